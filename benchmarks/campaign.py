@@ -183,7 +183,7 @@ def compact(document: dict[str, Any]) -> str:
 def rounds_of(rows: list[dict[str, Any]]) -> list[MeanRow]:
     """Accuracy after each round: means over the seeds of each mechanism under each budget."""
     names = {field.name for field in fields(Row)}
-    cases = [Row(**{key: row[key] for key in names}) for row in rows]
+    cases = [Row(**{key: row.get(key) for key in names}) for row in rows]
     return round_means(cases)
 
 

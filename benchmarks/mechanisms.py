@@ -158,7 +158,7 @@ def behaviour(seeds: int) -> list[dict[str, Any]]:
                 result = nm.negotiate(scenario, mechanism=name)
                 contracts, side = result.agreement.contracts, result.environment.owner_side()
                 left = side.surplus(contracts.saving, contracts.payment)[contracts.signed]
-                gains.append(result.learned.joint_gain)
+                gains.append(result.learned.predicted_value)
                 lost.append(float((left < -1e-9).mean()) if len(left) else 0.0)
             means = {"gain": statistics.mean(gains), "lost": statistics.mean(lost)}
             rows.append({"mechanism": name, "habit": habit, **means})

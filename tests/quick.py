@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 TESTS = Path(__file__).resolve().parent
 WHOLE_FILE = re.compile(
@@ -25,6 +26,9 @@ WHOLE_FILE = re.compile(
 """The line by which a test file marks all its tests."""
 
 NEEDS_BY_FIXTURE = {"server": "process"}
+QUICK_EXAMPLES = 20
+"""How often a quick test of hypothesis is tried; ``make test`` tries it a hundred times."""
+
 MARKERS = ("process", "training", "compiled", "slow")
 HARMLESS = {"fc-list", "uname"}
 """What Matplotlib starts once, to list fonts, and Python's platform, to name the processor."""
@@ -43,6 +47,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--quick"):
+        settings.register_profile("quick", max_examples=QUICK_EXAMPLES)
+        settings.load_profile("quick")
         _watch_processes()
         _watch_compilation()
 

@@ -71,8 +71,6 @@ FLOWER_IN_PUBLIC = {
 }
 """What may be imported of Flower, here and in the examples: the rest changes without notice."""
 
-MOST_LINES = 600
-
 
 def complaints(file: PurePosixPath, source: str) -> list[str]:
     """All that is wrong with this file, by its path inside the package and its text."""
@@ -83,8 +81,6 @@ def complaints(file: PurePosixPath, source: str) -> list[str]:
         found.append(f"room {room!r} has no line in ROOMS_BELOW")
     if ast.get_docstring(tree) is None:
         found.append("has no module docstring")
-    if (lines := len(source.splitlines())) > MOST_LINES:
-        found.append(f"has {lines} lines, more than {MOST_LINES}")
 
     may_import = ROOMS_BELOW.get(room, set()) | {room}
     for line, module in private_flower(file, tree):
@@ -327,7 +323,6 @@ def test_good_code_passes(file: str, code: str) -> None:
         ("flower/x.py", "from flwr.common import log", "flwr.common is not public in Flower"),
         ("flower/x.py", "import flwr.serverapp.strategy.fedavg", "is not public in Flower"),
         ("cli/x.py", "def f():\n    from flwr.supercore import x", "is not public in Flower"),
-        ("cli/x.py", "1\n" * MOST_LINES, f"has {MOST_LINES + 2} lines"),
     ],
 )
 def test_bad_code_is_caught(file: str, code: str, complaint: str) -> None:

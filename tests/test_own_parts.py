@@ -223,3 +223,28 @@ def test_the_documented_test_of_a_part_runs(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout
     assert " passed" in done.stdout
+
+
+@pytest.mark.process
+def test_the_documented_mechanism_is_compared(tmp_path: Path) -> None:
+    """The script of docs/how-to/extend.md as it is: it trains, and keeps to its budgets."""
+    page = Path(__file__).parents[1] / "docs" / "how-to" / "extend.md"
+    blocks = page.read_text(encoding="utf-8").split("```python\n")[1:]
+    (script,) = [one.split("```")[0] for one in blocks if "class PayAsBid" in one]
+    assert len(script.partition("class ")[2].partition("\n\n\n")[0].splitlines()) <= 20
+    (tmp_path / "pay_as_bid.py").write_text(script, encoding="utf-8")
+    command = [sys.executable, "pay_as_bid.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert {(row[0], row[1], row[2]) for row in rows} == {
+        (name, budget, seed)
+        for name in ("uniform", "clock", "PayAsBid")
+        for budget in ("30.0", "100.0")
+        for seed in "123"
+    }
+    own = [row for row in rows if row[0] == "PayAsBid"]
+    assert all(int(row[3]) > 0 and 0 < float(row[4]) <= float(row[1]) for row in own)
+    base = {row[2]: float(row[5]) for row in rows if row[0] == "uniform"}
+    assert all(float(row[5]) != base[row[2]] for row in own), "what was bought was trained"
+    assert [path.name for path in tmp_path.iterdir()] == ["pay_as_bid.py"]

@@ -23,6 +23,7 @@ MODULES = {
     ),
     *("noisemarket.privacy.accountant", "noisemarket.privacy.zcdp"),
     *("noisemarket.scenario.load", "noisemarket.scenario.schema"),
+    *("noisemarket.study.compare", "noisemarket.study.results"),
 }
 
 

@@ -33,7 +33,8 @@ class Stored:
     @cached_property
     def rows(self) -> list[Row]:
         """All cases."""
-        names, empty = {field.name for field in fields(Row)}, {"accuracy_per_round": []}
+        names = {field.name for field in fields(Row)}
+        empty = {"accuracy_per_round": [], "predicted_value": None, "trained_value": None}
         return [
             Row(**{**empty, **{key: value for key, value in row.items() if key in names}})
             for row in self.document["rows"]

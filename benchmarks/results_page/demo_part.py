@@ -7,7 +7,7 @@ import textwrap
 from rich.console import Console
 
 from benchmarks.results_page.common import Document, stored
-from noisemarket.show.market_report import alternatives_table
+from noisemarket.show.market_report import alternatives_table, head_of
 
 WIDTH = 120
 
@@ -38,13 +38,18 @@ def _in_words(found: Document) -> str:
     each, carried = market["paid"] / market["sellers"], 100 * found["sellers_weight"]
     drawn = market["accuracies"]
     words = (
-        f"Of {found['owners']} owners {market['sellers']} gave up most of their noise, for "
+        f"Of {found['owners']} owners {market['sellers']} gave up noise, for "
         f"{each:g} units each on average. Weighed by their noise they carry {carried:.0f} % of "
         f"the model, which gained {gain:.1f} points. A curator that knows all costs gains "
         f"{most:.1f} for at most that money (it spends {best['paid']:g})."
     )
-    if rows["dypp"]["sellers"] == 0:
-        words += " DyPP finds no trade that pays on this model."
+    beside = rows.get("clock") or rows["dypp"]
+    name = head_of(beside["name"], beside["mechanism"])
+    if beside["sellers"]:
+        more = beside["mean_accuracy"] - none["mean_accuracy"]
+        words += f" {name} gains {more:.1f} for {beside['paid']:g}."
+    else:
+        words += f" {name} finds no trade that pays on this model."
     return words + (
         f" Noise is drawn again in every run: the market's three draws differ by "
         f"{max(drawn) - min(drawn):.1f} points."

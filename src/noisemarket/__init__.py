@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from noisemarket.pricing.rule import Rule
     from noisemarket.pricing.tables import AgreedContract
     from noisemarket.scenario import Scenario, dump_scenario, load_scenario
+    from noisemarket.study.compare import compare
     from noisemarket.study.job_surface import with_surface
+    from noisemarket.study.results import GameRow, Row
 
 __version__ = "0.1.0"
 
@@ -64,6 +66,8 @@ _PUBLIC = {
     "noisemarket.scenario": ("Scenario", "dump_scenario", "load_scenario"),
     "noisemarket.market.training": ("Training", "train"),
     "noisemarket.study.job_surface": ("with_surface",),
+    "noisemarket.study.compare": ("compare",),
+    "noisemarket.study.results": ("GameRow", "Row"),
 }
 _HOMES = {name: module for module, names in _PUBLIC.items() for name in names}
 
@@ -74,6 +78,7 @@ __all__ = [
     "BadInput",
     "Clipped",
     "Dataset",
+    "GameRow",
     "MarketOutcome",
     "MarketRun",
     "Mechanism",
@@ -83,11 +88,13 @@ __all__ = [
     "Paper",
     "PerRecord",
     "Protection",
+    "Row",
     "Rule",
     "Scenario",
     "Sharded",
     "Training",
     "Weighting",
+    "compare",
     "dump_scenario",
     "effective_noise",
     "effective_share",

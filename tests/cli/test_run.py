@@ -134,12 +134,12 @@ def test_the_market_stands_beside_what_else_could_have_been_bought(whole: Whole)
     assert own["effective_noise"] == pytest.approx(summary["effective_noise"])
     before = max(budget_epsilon for budget_epsilon in (float(row["epsilon"]) for row in sold))
     assert 0 < own["epsilon_sold"] < OWNERS * before
-    assert (nothing["paid"], nothing["curator_value"], nothing["owners_surplus"]) == (0, 0, 0)
+    assert (nothing["paid"], nothing["predicted_value"], nothing["owners_surplus"]) == (0, 0, 0)
     assert nothing["epsilon_sold"] == nothing["sellers"] == 0
-    assert best["curator_value"] >= max(own["curator_value"], 0)
+    assert best["predicted_value"] >= max(own["predicted_value"], 0)
     assert best["paid"] <= own["paid"], "without a budget it has the market's money"
     assert best["owners_surplus"] >= -1e-9
-    assert rows["no_dp"]["epsilon_sold"] is rows["no_dp"]["curator_value"] is None
+    assert rows["no_dp"]["epsilon_sold"] is rows["no_dp"]["predicted_value"] is None
     for one in rows.values():
         assert one["mean_accuracy"] == pytest.approx(np.mean(one["accuracies"]))
         twin = one["same_as"]

@@ -82,6 +82,22 @@ def test_a_budget_is_kept(
     assert paid["0"] == 0 < paid["20"] <= 20 < paid["none"]
 
 
+@pytest.mark.usefixtures("undrawn")
+def test_a_run_that_buys_nothing_says_why(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    dear = run_words(images, rounds=1, privacy_cost=50.0)
+    code, out, said = here(monkeypatch, capsys, *dear, "--out", "dear")
+    assert code == 0, said
+    assert "No trade pays: the cheapest owner asks" in out
+    cheap = run_words(images, rounds=1)
+    code, out, said = here(monkeypatch, capsys, *cheap, "--budget", "0", "--out", "poor")
+    assert code == 0, said
+    assert "The budget of 0 pays for none of 4 deals." in out
+
+
 def test_names_are_shown_as_they_are(
     images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

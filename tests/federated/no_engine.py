@@ -8,8 +8,7 @@ import numpy as np
 
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.engine import Engine, Job, Score, Weights
-from noisemarket.federated.models.cnn import CNN
-from noisemarket.federated.models.torch_model import TorchMaker
+from noisemarket.federated.models.linear import LinearMaker
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Sharded, Upload
 from noisemarket.federated.rounds import State, TrainingPlan
@@ -23,7 +22,7 @@ def job(noise: str = "simulated") -> Job:
     images, labels = np.zeros((8, 28, 28), np.uint8), np.arange(8) % 2
     data = Dataset.of(images, labels, images, labels)
     parts = Partition(tuple(np.split(np.arange(8), OWNERS)), np.full((OWNERS, 2), 0.5))
-    return Job(data, parts, TorchMaker(CNN), Sharded(), np.full(OWNERS, 0.5), 3, noise)  # type: ignore[arg-type]
+    return Job(data, parts, LinearMaker(2, 784), Sharded(), np.full(OWNERS, 0.5), 3, noise)  # type: ignore[arg-type]
 
 
 def budgets(caps: Sequence[float] = (np.inf,) * OWNERS) -> list[PrivacyBudget]:

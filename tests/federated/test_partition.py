@@ -233,6 +233,7 @@ class TestFigure:
         assert 1 <= shown.effective_classes.min() <= shown.effective_classes.max() < shown.whole
         assert shown.whole == pytest.approx(10, abs=0.05)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("owners", "classes"), [(1, 10), (5, 10), (30, 25), (300, 10)])
     def test_is_drawn(self, tmp_path: Path, owners: int, classes: int) -> None:
         labels = np.arange(6000) % classes

@@ -53,10 +53,8 @@ def judged(
     return None
 
 
-def test_it_is_short_and_uses_nothing_of_ours() -> None:
-    code = verifier()
-    assert len(code.splitlines()) <= 60
-    assert not re.search(r"^\s*(import|from) noisemarket", code, re.M)
+def test_it_uses_nothing_of_ours() -> None:
+    assert not re.search(r"^\s*(import|from) noisemarket", verifier(), re.M)
 
 
 @pytest.mark.process

@@ -2,7 +2,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from tests.market.common import write_images
 
 
@@ -13,6 +12,8 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True, scope="package")
 def _one_thread() -> Iterator[None]:
+    import torch  # slow to import, and the quick tests do without
+
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

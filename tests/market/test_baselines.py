@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.market.common import here, scenario, words
+from tests.market.common import here, played, scenario, words
 
 from noisemarket.cli import main
 from noisemarket.market import job as market_job
-from noisemarket.market.baselines import NO_DP, BaselineWork, Draw, harmless
+from noisemarket.market.baselines import NO_DP, BaselineWork, Draw, alternatives, harmless
+from noisemarket.market.negotiation import negotiate
 from noisemarket.market.orders import order
 from noisemarket.scenario import Scenario
 
@@ -52,3 +53,27 @@ def test_what_is_trained_without_noise_is_for_the_user_alone(images: Path, tmp_p
     paths = [tmp_path / "baselines", *(tmp_path / "baselines").iterdir()]
     assert {path.suffix for path in paths} >= {".npz", ".journal"}
     assert [path.name for path in paths if path.stat().st_mode & 0o077] == []
+
+
+DYPP = {"mechanism": "dypp", "rounds": 1, "iterations": 50, "window": 10,
+        "privacy_cost": 0.2}  # fmt: skip
+
+
+def test_the_clock_stands_beside_dypp_as_the_scenario_would_run_it(
+    images: Path, tmp_path: Path
+) -> None:
+    made = scenario(images, model="features", **DYPP)
+    _, outcome = played(made, tmp_path)
+    others = alternatives(outcome, 1)
+    names = [one.name for one in others]
+    assert names == ["uniform_dp", "market", "clock", "best_portfolio", "no_dp"]
+    clock = negotiate(made, mechanism="clock")
+    np.testing.assert_allclose(others[2].sigma, [one.sigma for one in clock.contracts])
+    assert others[2].paid == pytest.approx(clock.learned.total_payment) != 0
+    assert others[2].predicted_value == pytest.approx(clock.learned.predicted_value)
+
+
+def test_an_auction_that_cannot_be_held_is_left_out(images: Path, tmp_path: Path) -> None:
+    made = scenario(images, model="features", **DYPP, **{"market.floor": 0.7})
+    _, outcome = played(made, tmp_path)
+    assert "clock" not in [one.name for one in alternatives(outcome, 1)]

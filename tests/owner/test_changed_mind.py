@@ -77,6 +77,7 @@ def test_a_bisection_ends_in_the_deal_of_its_new_numbers(
     assert exact.saving[0] > 0
 
 
+@pytest.mark.slow
 def test_a_learner_signs_nothing_below_its_new_limit(tmp_path: Path) -> None:
     scenario = market(OWN["privacy_cost"], iterations=400, interactions_per_message=50)
     invitation, curator = invited(scenario, "wolf_phc")

@@ -58,6 +58,7 @@ def fill(path: Path) -> list[tuple[int, Accountant]]:
     return history
 
 
+@pytest.mark.slow
 def test_a_crash_at_any_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that was acted upon counts, and the job goes on under the same cap."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # four thousand of them take long

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from benchmarks.results_page import figures as pages
 
@@ -13,17 +14,19 @@ from noisemarket.market.negotiation import negotiate
 from noisemarket.scenario import Scenario
 from noisemarket.show import comparison_report
 from noisemarket.show.comparison_report import (
+    draw_curves,
     draw_frontier,
     draw_rounds,
+    game_curves,
     game_rows,
     trained_table,
 )
 from noisemarket.study.results import Row, comparison_document, round_means
 
 ROW = Row(
-    mechanism="uniform", budget=100.0, seed=1, paid=0.0, accuracy=90.0, curator_value=0.0,
-    owners_surplus=0.0, social_welfare=0.0, worse_off=0, sellers=0, epsilon_sold=0.0,
-    lying_gain=None, messages=None, seconds=0.1, accuracy_per_round=[80.0, 90.0],
+    mechanism="uniform", budget=100.0, seed=1, paid=0.0, accuracy=90.0, predicted_value=0.0,
+    trained_value=0.0, owners_surplus=0.0, social_welfare=0.0, worse_off=0, sellers=0,
+    epsilon_sold=0.0, lying_gain=None, messages=None, seconds=0.1, accuracy_per_round=[80.0, 90.0],
     epsilon_by_cost=[0.0] * 5, surplus_by_cost=[0.0] * 5,
 )  # fmt: skip
 
@@ -119,6 +122,28 @@ def test_mechanisms_with_the_same_contracts_are_one_row() -> None:
     heads = [column.header for column in table.columns]
     assert next(iter(table.columns[heads.index("messages")].cells)) == "-\n5"
     assert "\n" not in next(iter(table.columns[heads.index("accuracy")].cells))
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("preset", ["market", "paper"])
+def test_curves_end_at_what_was_signed(preset: str, drawn: list[Any]) -> None:
+    """Gains are over no trade in both presets, though the paper's rewards are whole payoffs."""
+    made = Scenario.from_preset(preset, owners=8, surface="printed", iterations=2000)
+    results = {name: negotiate(made, mechanism=name, threads=1) for name in ("clock", "greedy")}
+    curves = game_curves(results)
+    assert [*curves] == ["equilibrium", "greedy"], "a clock does not learn"
+    exact, greedy = curves["equilibrium"], curves["greedy"]
+    best, signed = results["greedy"].equilibrium, results["greedy"].learned
+    np.testing.assert_allclose(exact[:, 1], best.mean_saving)
+    np.testing.assert_allclose(exact[:, 2], best.mean_payment)
+    np.testing.assert_allclose(exact[:, 3], best.curator_gain)
+    expected = [signed.mean_saving, signed.mean_payment, signed.curator_gain]
+    np.testing.assert_allclose(greedy[-1, 1:], expected, atol=1e-9)
+    draw_curves(Path(), curves)
+    panels = drawn[0].axes
+    assert len(panels) == 3
+    for axis in panels:
+        assert [line.get_label() for line in axis.get_lines()] == ["greedy", "exact equilibrium"]
 
 
 NAMES = ("uniform", "equilibrium", "first_best", "no_dp")

@@ -25,7 +25,7 @@ PLAN = Plan(("clock", "greedy", "equilibrium"), (20.0, None), (1, 2))
 def scenario(tmp_path_factory: pytest.TempPathFactory) -> Scenario:
     images = write_images(tmp_path_factory.mktemp("mnist"))
     return Scenario.from_preset(
-        "market", owners=4, data_size=30, rounds=2, shards=4, surface="printed",
+        "market", owners=4, data_size=30, rounds=2, surface="printed",
         data=str(images), iterations=50,
     )  # fmt: skip
 
@@ -98,7 +98,7 @@ def test_a_row_is_what_negotiation_and_training_come_to(
     base = train(simulated, sigma=0.6, workers=1)
     before = (base.rounds[-1].averaged or base.rounds[-1].score).accuracy
     value = 4 * 0.6 * 0.2 * (row.accuracy - before) - 0.4 * 0.13 * row.paid
-    assert row.curator_value == pytest.approx(value)
+    assert row.trained_value == pytest.approx(value)
     assert row.social_welfare == pytest.approx(value / (0.4 * 0.13) + row.owners_surplus / 0.08)
     sold = sum(one.epsilon for one in trained.statements)
     assert row.epsilon_sold == pytest.approx(sold - sum(one.epsilon for one in base.statements))
@@ -110,7 +110,7 @@ def test_a_budget_is_kept_and_nobody_is_worse_off(rows: list[Row]) -> None:
         assert row.worse_off == 0
         assert (row.paid == 0) == (row.sellers == 0)
         if row.mechanism == "uniform":
-            assert row.curator_value == row.owners_surplus == row.epsilon_sold == 0
+            assert row.trained_value == row.owners_surplus == row.epsilon_sold == 0
         known = [one for one in row.surplus_by_cost if one is not None]
         assert sum(known) == pytest.approx(row.owners_surplus)  # four owners, one to a group
 

@@ -29,11 +29,12 @@ EXAMPLES: dict[Callable[..., object], list[str]] = {
     dashboard: ["dashboard runs --port 8080"],
     negotiate: ["negotiate --preset paper --mechanism dypp --contracts contracts.csv"],
     compare: ["compare --mechanisms clock,dypp,pain_fl,uniform --set owners=50"],
-    reproduce: ["reproduce --seeds 5 --out runs/reproduction"],
+    reproduce: ["reproduce --seeds 5 --out runs/reproduction",
+                "reproduce mine.toml --out runs/claims"],
     train: ["train --contracts contracts.csv --set rounds=10", "train --sigma 0.3"],
     calibrate: ["calibrate --sigmas 0,0.3,0.6 --seeds 3 --name mine"],
     audit: ["audit --set protection=sharded"],
-    privacy: ["privacy --sigma 0.3", "privacy --epsilon 2 --set shards=1 --set rounds=10"],
+    privacy: ["privacy --sigma 0.3", "privacy --epsilon 2 --set protection=clipped"],
     scenario: ["scenario --preset paper > mine.toml", "scenario --explain"],
 }  # fmt: skip
 GROUPS: dict[str, tuple[str, list[Callable[..., object]]]] = {

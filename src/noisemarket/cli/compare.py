@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from noisemarket.study.compare import Comparison, Plan
     from noisemarket.study.trainings import TrainingFile
 
-SEEDS, BUDGETS = 10, "30,100,300"
-"""What is compared unless the command says otherwise."""
-
 PLAN, PAGE = "plan.json", "report.html"
 
 
@@ -151,13 +148,11 @@ def _game_only(
     from noisemarket.pricing import MECHANISMS, find_mechanism
     from noisemarket.show import comparison_report as report
     from noisemarket.show.style import name_of
-    from noisemarket.study.compare import or_left_out
+    from noisemarket.study.compare import check, parts_of
 
     names = named or list(MECHANISMS)
     environment = scenario.environment()
-    for name in names:
-        with or_left_out(name):
-            find_mechanism(name).check(environment, run_options(scenario))
+    check(scenario, parts_of(names), trained=False)
     with new_folder(scenario, "compare", out, overwrite, file) as folder:
         results: dict[str, Negotiation] = {}
         with stoppable() as stop, progress("mechanisms") as bar:
@@ -176,6 +171,10 @@ def _game_only(
         folder.write_text("comparison.csv", csv)
         folder.write_json("comparison.json", rows)
         figures = report.draw_game(folder.path / "figures", rows) if rows else []
+        if curves := report.game_curves(results):
+            points = report.curve_csv_rows(curves)
+            folder.write_text("curves.csv", csv_text(report.CURVE_COLUMNS, points))
+            figures += report.draw_curves(folder.path / "figures", curves)
         state = "complete" if len(results) == len(names) else "incomplete"
         folder.status(state, mechanisms=names, mechanisms_done=list(results))
     if state == "incomplete":
@@ -197,26 +196,15 @@ def _names(given: str | None) -> list[str]:
 
 def _plan(scenario: Scenario, named: Sequence[str], seeds: int | None, budgets: str | None) -> Plan:
     """The plan of the options, once it is known that it can be carried out."""
-    from noisemarket.market.negotiation import run_options
-    from noisemarket.market.orders import check_weighting, prepare
-    from noisemarket.pricing import MECHANISMS, find_mechanism
-    from noisemarket.study.compare import Plan, or_left_out
+    from noisemarket.study.compare import SEEDS, check, parts_of, plan_of
 
-    # nobody agrees to no_dp: it is compared where it is named
-    names = named or [name for name in MECHANISMS if name != "no_dp"]
-    own = scenario.market.budget
-    given = budgets or (BUDGETS if own == "none" else str(own))
-    amounts = tuple(map(_budget, given.split(",")))
-    if len(set(amounts)) < len(amounts):
-        raise BadInput("--budgets", given, "name each budget once.")
-    chosen = {name: find_mechanism(name) for name in names}
-    common = prepare(scenario.model_copy(update={"mechanism": "uniform"})).environment
-    for name, mechanism in chosen.items():
-        with or_left_out(name):
-            check_weighting(mechanism, scenario.model_copy(update={"mechanism": name}))
-            mechanism.check(common, run_options(scenario))
-    first = scenario.seed
-    return Plan(tuple(names), amounts, tuple(range(first, first + (seeds or SEEDS))))
+    amounts = None if budgets is None else [_budget(word) for word in budgets.split(",")]
+    if amounts and len(set(amounts)) < len(amounts):
+        raise BadInput("--budgets", budgets, "name each budget once.")
+    parts = parts_of(named or None)
+    plan = plan_of(scenario, parts, seeds or SEEDS, amounts)
+    check(scenario, parts)
+    return plan
 
 
 def _budget(word: str) -> float | None:

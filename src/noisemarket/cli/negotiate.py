@@ -83,7 +83,8 @@ def negotiate(
             f"stopped after {len(done)} of {len(environment)} owners; their contracts are in "
             f"{folder.path} (status: incomplete)."
         )
-    show(as_json, result.summary(), summary_table(result), *paths(folder, figures))
+    said = [] if agreement.contracts.saving.any() else [result.why_nothing()]
+    show(as_json, result.summary(), summary_table(result), *said, *paths(folder, figures))
 
 
 def _play(

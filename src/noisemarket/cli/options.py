@@ -5,8 +5,8 @@ from typing import Annotated
 from typer import Argument, Option
 
 MECHANISMS = (
-    "clock (default), dypp (default of paper), q_learning, phc, greedy, bisection, pac_auction, "
-    "csra_auction, posted_price, pain_fl, uniform, no_dp, equilibrium, best_portfolio, first_best"
+    "dypp (default), clock, q_learning, phc, greedy, bisection, pac_auction, csra_auction, "
+    "posted_price, pain_fl, uniform, no_dp, equilibrium, best_portfolio, first_best"
 )
 """Those of this package, written out: to look them up would load all that learns."""
 

@@ -68,9 +68,9 @@ def run(
     baselines: Annotated[
         bool | None,
         Option(
-            help="Also train, for comparison: no trade, DyPP, the best that full knowledge could "
-            "buy, and no noise. By default with the bundled data or simulated noise only: a model "
-            "without noise is not private."
+            help="Also train, for comparison: no trade, the clock auction (or DyPP), the best that "
+            "full knowledge could buy, and no noise. By default with the bundled data or simulated "
+            "noise only: a model without noise is not private."
         ),
     ] = None,
     draws: Annotated[
@@ -206,9 +206,21 @@ def carry_out(
         f"Ledger head: {outcome.head}",
         f"To see the contracts: noisemarket ledger ls {folder.path}",
     ]
+    if not outcome.agreed:
+        said.insert(0, _why_nothing(outcome))
+    if others and (better := report.advice(result)):
+        said.append(better)
     tables = [report.alternatives_table(result)] if others else []
     tables += [report.market_table(result), report.sellers_table(outcome)]
     show(as_json, result, *tables, *said)
+
+
+def _why_nothing(outcome: MarketOutcome) -> str:
+    """Why no owner sold anything."""
+    budget = outcome.negotiation.scenario.market.budget
+    if outcome.over_budget:
+        return f"The budget of {budget:g} pays for none of {outcome.over_budget:,} deals."
+    return outcome.negotiation.why_nothing()
 
 
 def _market(

@@ -233,6 +233,14 @@ class OwnerSide:
         """What each owner has without a trade."""
         return np.asarray(-self._loss(slice(0, 1))[:, 0])
 
+    def least_payments(self) -> FloatArray:
+        """The money for which each owner sells each saving, between payment levels too; infinite
+        where no money does."""
+        loss = self._loss()
+        asked = (1.0 + self.markup)[:, None] * (loss - loss[:, :1])
+        sold = self.sells() & (self.payment_value > 0.0)
+        return np.where(sold, asked / max(self.payment_value, SLACK), np.inf)
+
     def gains_at(self, payments: IntArray) -> FloatArray:
         """What each owner gains at each saving if it is paid the given level, one for each."""
         loss = self._loss()

@@ -34,8 +34,8 @@ class Worth:
     ``curator_gain`` is per owner, over no trade; ``mean_quality`` the model quality of the loss
     surface, in per cent: both as if each owner trained a model of its own, which is the paper's
     game. ``owners_surplus`` is what all owners gain over no trade, together. ``model_quality`` is
-    that of the one model that all train, and ``joint_gain`` what all contracts together are worth
-    to its curator, over no trade.
+    that of the one model that all train, and ``predicted_value`` what all contracts together are
+    worth to its curator over no trade, before any training.
     """
 
     mean_saving: float
@@ -48,7 +48,7 @@ class Worth:
     total_payment: float
     owners_surplus: float
     model_quality: float
-    joint_gain: float
+    predicted_value: float
 
     def as_dict(self) -> dict[str, float]:
         return asdict(self)
@@ -85,7 +85,7 @@ def worth(environment: Environment, contracts: Contracts, done: BoolArray | None
         total_payment=float(paid.sum()),
         owners_surplus=float(sums[4]),
         model_quality=joint.fitted_quality(contracts),
-        joint_gain=joint.gain(contracts),
+        predicted_value=joint.gain(contracts),
     )
 
 

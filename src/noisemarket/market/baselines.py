@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from noisemarket.errors import Interrupted
+from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.aggregation import effective_noise
 from noisemarket.federated.rounds import Checkpoint, RoundResult
 from noisemarket.files import private_folder
@@ -168,8 +169,9 @@ def _seed(seed: int, draw: int) -> int:
     return int(np.random.SeedSequence((seed, draw)).generate_state(1, np.uint64)[0] >> 1)
 
 
-PAPERS, FULL_KNOWLEDGE = "dypp", "best_portfolio"
-"""What every market is shown beside: the paper's mechanism, and the best with all costs known."""
+PAPERS, CLOCK, FULL_KNOWLEDGE = "dypp", "clock", "best_portfolio"
+"""What every market is shown beside: the paper's mechanism or, where that is its own, the clock
+auction; and the best with all costs known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,9 +179,9 @@ class Alternative:
     """Contracts for the owners of a job, and what they are worth.
 
     ``effective_noise`` is the one noise of all owners that would leave the mean as noisy.
-    ``curator_value`` and ``owners_surplus`` are gains over no trade, by the loss surface; None for
-    noise that nobody agreed to leave out. ``same_as`` names an alternative with the same noise,
-    whose training would be the same.
+    ``predicted_value`` (the curator's, by the loss surface) and ``owners_surplus`` are gains over
+    no trade; None for noise that nobody agreed to leave out. ``same_as`` names an alternative with
+    the same noise, whose training would be the same.
     """
 
     name: str
@@ -189,7 +191,7 @@ class Alternative:
     sellers: int
     effective_noise: float
     epsilon: FloatArray
-    curator_value: float | None
+    predicted_value: float | None
     owners_surplus: float | None
     same_as: str | None = None
 
@@ -197,37 +199,37 @@ class Alternative:
 def alternatives(outcome: MarketOutcome, threads: int | None = None) -> list[Alternative]:
     """The market of a job between no trade and no noise, beside what else could have been bought.
 
-    Beside it stand DyPP (or, where that is the market's own mechanism, the clock auction) and the
-    best that a curator who knew all costs could buy. Both have the market's budget, or else what
-    the market paid (no limit if it paid nothing), so that money compares; with a target, the least
-    money for it. Mechanisms that count on weights by noise are left out where updates are weighed
-    otherwise.
+    Beside it stand DyPP (or, where that is the market's own mechanism, the clock auction), as the
+    same scenario would run it, and the best that a curator who knew all costs could buy. That has
+    the market's budget, or else what the market paid (no limit if it paid nothing), so that money
+    compares; with a target, the least money for it. A mechanism that cannot serve the scenario is
+    left out, and so is one that counts on weights by noise where updates are weighed otherwise.
     """
     environment, scenario = outcome.negotiation.environment, outcome.negotiation.scenario
     agreed = outcome.negotiation.agreement.contracts
-    names = [PAPERS if scenario.mechanism != PAPERS else "clock", FULL_KNOWLEDGE]
     by_noise = scenario.training.weighting == "noise"
-    budget = budget_of(scenario)
-    bought = within_budget(environment, agreed, budget)
+    budget, options = budget_of(scenario), run_options(scenario, threads)
     contracts: dict[str, tuple[str | None, Contracts]] = {
         UNIFORM: ("uniform", Contracts.same(len(environment), 0, 0)),
-        MARKET: (scenario.mechanism, bought),
+        MARKET: (scenario.mechanism, within_budget(environment, agreed, budget)),
+        NO_DP: (None, Contracts.same(len(environment), environment.levels.saving_levels, 0)),
     }
-    options = run_options(scenario, threads)
+    beside = CLOCK if scenario.mechanism == PAPERS else PAPERS
     paid = sum(outcome.payments.values())
-    if budget is None and options.demand.target is None and paid:
-        options = replace(options, demand=replace(options.demand, budget=paid / MICRO))
-        budget = paid
-    for name in names:
+    for name in (beside, FULL_KNOWLEDGE):
         mechanism = find_mechanism(name)
-        if name != scenario.mechanism and (by_noise or not mechanism.joint):
+        if name == scenario.mechanism or (mechanism.joint and not by_noise):
+            continue
+        if name == FULL_KNOWLEDGE and budget is None and options.demand.target is None and paid:
+            options = replace(options, demand=replace(options.demand, budget=paid / MICRO))
+            budget = paid
+        with suppress(BadInput):
             run = mechanism.run(environment, options)
             contracts[name] = name, within_budget(environment, run.contracts, budget)
-    contracts[NO_DP] = None, Contracts.same(len(environment), environment.levels.saving_levels, 0)
-    shown = [UNIFORM, names[0], MARKET, names[1], NO_DP]
+    own = (MARKET, CLOCK) if beside == CLOCK else (PAPERS, MARKET)
     valued = {
         name: _valued(name, *contracts[name], environment, outcome)
-        for name in shown
+        for name in (UNIFORM, *own, FULL_KNOWLEDGE, NO_DP)
         if name in contracts
     }
     return _without_repeats(valued)
@@ -255,7 +257,7 @@ def _valued(
         sellers=int((contracts.saving > 0).sum()) if agreed else 0,
         effective_noise=effective_noise(sigma, made.plan.shares),
         epsilon=epsilons(made),
-        curator_value=figures.joint_gain if agreed else None,
+        predicted_value=figures.predicted_value if agreed else None,
         owners_surplus=figures.owners_surplus if agreed else None,
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.formats import csv_text, finite, least_median_most
 from noisemarket.game.environment import Environment
-from noisemarket.game.value import worth
+from noisemarket.game.value import JointValue, worth
 from noisemarket.ledger.money import MICRO
 from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM, Alternative
 from noisemarket.market.outcome import PAID, Outcome
@@ -42,6 +42,8 @@ def summary(
     drawn = ends[MARKET] = [deployed(last), *ends.get(MARKET, [])]
     ends |= {one.name: ends.get(one.same_as, []) for one in others if one.same_as is not None}
     payments, broken = outcome.payments, outcome.broken
+    value, agreed = JointValue.of(environment), worth(environment, outcome.levels)
+    total = sum(paid) / MICRO
     return {
         "preset": outcome.preset,
         "mechanism": outcome.mechanism,
@@ -55,7 +57,7 @@ def summary(
         "uniform_dp_accuracy": mean(ends.get(UNIFORM, [])),
         "no_dp_accuracy": mean(ends.get(NO_DP, [])),
         "accuracies": {"market": drawn, **{n: ends[n] for n in (UNIFORM, NO_DP) if n in ends}},
-        "alternatives": _rows_of(others, ends),
+        "alternatives": _rows_of(others, ends, value),
         "weighting": outcome.weighting,
         "effective_noise": outcome.effective_noise,
         "effective_share": outcome.effective_share,
@@ -67,10 +69,12 @@ def summary(
         "contracts_broken": len(broken),
         "broken": broken,
         "left_out": outcome.left_out,
-        "total_paid": sum(paid) / MICRO,
+        "total_paid": total,
         "total_paid_micro": sum(paid),
         "paid": least_median_most([one / MICRO for one in paid]),
-        "owners_surplus": finite(worth(environment, outcome.levels).owners_surplus),
+        "predicted_value": finite(agreed.predicted_value),
+        "trained_value": trained_value(value, mean(drawn), mean(ends.get(UNIFORM, [])), total),
+        "owners_surplus": finite(agreed.owners_surplus),
         "sigma_max": outcome.sigma_max,
         "sigma": least_median_most([row.sigma for row in rows]),
         "rho": least_median_most([row.rho for row in rows]),
@@ -85,10 +89,11 @@ def summary(
 
 
 def _rows_of(
-    others: Sequence[Alternative], ends: Mapping[str, Sequence[float | None]]
+    others: Sequence[Alternative], ends: Mapping[str, Sequence[float | None]], value: JointValue
 ) -> list[dict[str, Any]]:
     """What else could have been bought, with the accuracy that it was trained to."""
     before = next((one.epsilon for one in others if one.name == UNIFORM), None)
+    base = mean(ends.get(UNIFORM, []))
     rows = []
     for one in others:
         assert before is not None  # no trade is always among them
@@ -104,12 +109,26 @@ def _rows_of(
                 "sellers": one.sellers,
                 "effective_noise": one.effective_noise,
                 "epsilon_sold": finite(float(sold.sum())),
-                "curator_value": one.curator_value,
+                "predicted_value": one.predicted_value,
+                "trained_value": (
+                    None
+                    if one.mechanism is None
+                    else trained_value(value, mean(trained), base, one.paid)
+                ),
                 "owners_surplus": one.owners_surplus,
                 "same_as": one.same_as,
             }
         )
     return rows
+
+
+def trained_value(
+    value: JointValue, accuracy: float | None, no_trade: float | None, paid: float
+) -> float | None:
+    """The curator's value over no trade by trained accuracies, in per cent, less what was paid."""
+    if accuracy is None or no_trade is None:
+        return None
+    return value.quality_price * (accuracy - no_trade) - value.money_price * paid
 
 
 def mean(values: Sequence[float | None]) -> float | None:

@@ -23,7 +23,6 @@ PRESETS: dict[str, dict[str, object]] = {
     # As printed, for reproduction: both sides move at once, first Q-values of 0. The model is a
     # network of the widths that such papers use, and nothing helps it against the noise.
     "paper": {
-        "mechanism": "dypp",
         "payoff": "printed",
         "surface": "printed",
         "protocol": "simultaneous",
@@ -96,7 +95,7 @@ def dump_scenario(scenario: Scenario) -> str:
         >>> import noisemarket as nm
         >>> print(nm.dump_scenario(nm.Scenario.from_preset("market", seed=7)))  # doctest: +ELLIPSIS
         preset = "market"
-        mechanism = "clock"
+        mechanism = "dypp"
         seed = 7
         ...
     """

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.table import Table
 
-from noisemarket.market.baselines import FULL_KNOWLEDGE, MARKET, NO_DP, UNIFORM, Alternative
+from noisemarket.market.baselines import (
+    CLOCK,
+    FULL_KNOWLEDGE,
+    MARKET,
+    NO_DP,
+    UNIFORM,
+    Alternative,
+)
 from noisemarket.market.outcome import MarketOutcome, Outcome
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.market.summary import Compared, deployed, owner_figures
@@ -51,7 +58,7 @@ def alternatives_table(summary: Mapping[str, Any]) -> Table:
     of = f", mean of {draws} draws of the noise at most" if draws > 1 else ""
     table = table_of(
         f"What the market bought (test accuracy{of})", "", "accuracy", "draws", "paid", "sellers",
-        "epsilon sold", "curator's value", "owners' surplus",
+        "epsilon\nsold", "value,\npredicted", "value,\ntrained", "owners'\nsurplus",
     )  # fmt: skip
     groups: dict[object, list[Mapping[str, Any]]] = {}
     for row in summary["alternatives"]:
@@ -71,10 +78,32 @@ def alternatives_table(summary: Mapping[str, Any]) -> Table:
             _number(row["paid"]) if agreed else "",
             str(row["sellers"]) if agreed else "",
             _number(row["epsilon_sold"], "{:,.1f}", "no bound"),
-            _number(row["curator_value"]),
+            _number(row["predicted_value"]),
+            _number(row["trained_value"]),
             _number(row["owners_surplus"]),
         )
     return table
+
+
+def advice(summary: Mapping[str, Any]) -> str | None:
+    """A line where the clock auction would have bought more for less, and how to choose it."""
+    rows = {row["name"]: row for row in summary["alternatives"]}
+    own, clock = rows.get(MARKET), rows.get(CLOCK)
+    if own is None or clock is None or own["mean_accuracy"] is None:
+        return None
+    more, less = clock["mean_accuracy"] - own["mean_accuracy"], own["paid"] - clock["paid"]
+    dominates = more >= 0.0 and less >= 0.0 and more + less > 0.0
+    if not dominates and clock["trained_value"] <= own["trained_value"]:
+        return None
+    (bought, better) = (
+        f"{row['mean_accuracy']:.2f} % for {row['paid']:,.2f} (a value of "
+        f"{row['trained_value']:,.2f} to the curator)"
+        for row in (own, clock)
+    )
+    return (
+        f"The clock auction would have bought {better}, {name_of(own['mechanism'])} bought "
+        f"{bought}. To choose it: --mechanism {CLOCK}"
+    )
 
 
 def market_table(summary: Mapping[str, Any]) -> Table:

@@ -34,7 +34,7 @@ _JOINT_ROWS = (
     ("paid in all", "total_payment", "{:,.2f}"),
     ("owners' surplus", "owners_surplus", "{:,.2f}"),
     ("quality of the model (surface, %)", "model_quality", "{:.1f}"),
-    ("curator's value over no trade", "joint_gain", "{:,.2f}"),
+    ("curator's value over no trade", "predicted_value", "{:,.2f}"),
 )
 """Words, figure of ``Worth`` and format of each row."""
 

@@ -2,35 +2,50 @@
 
 Every mechanism decides in every case (mechanism, budget, seed). Cases that leave the owners of a
 seed with the same noise share one training, and trainings of an earlier run are not repeated.
+``compare`` does all of it in one call.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from math import isfinite
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from noisemarket.errors import BadInput, Interrupted
+from noisemarket.files import read_text, write_atomic
 from noisemarket.formats import finite
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
-from noisemarket.game.value import JointValue
+from noisemarket.game.value import JointValue, Worth, worth
 from noisemarket.ledger.money import to_micro
 from noisemarket.market.baselines import epsilons
 from noisemarket.market.negotiation import run_options
-from noisemarket.market.orders import within_budget
-from noisemarket.pricing import find_mechanism
+from noisemarket.market.orders import check_weighting, prepare, within_budget
+from noisemarket.market.worker_processes import leave_unless_main
+from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.pricing.mechanism import Agreement, Mechanism
 from noisemarket.pricing.oracles import NoDP, UniformDP
-from noisemarket.scenario import Scenario
+from noisemarket.pricing.rule import Rule
+from noisemarket.scenario import Scenario, dump_scenario
 from noisemarket.scenario.surface_file import find_surface
 from noisemarket.study.lying import mean_and_most, most_gained_by_lying
-from noisemarket.study.results import NO_TRADE, QUANTILES, Row
-from noisemarket.study.trainings import Orders, TrainingFile, TrainingTask, data_of
+from noisemarket.study.results import NO_TRADE, QUANTILES, GameRow, Row
+from noisemarket.study.trainings import TRAININGS, Orders, TrainingFile, TrainingTask, data_of
+
+SEEDS = 10
+BUDGETS = (30.0, 100.0, 300.0)
+"""What is compared unless the user says otherwise, where the scenario has no budget of its own."""
+
+AnyMechanism = str | Mechanism | type[Rule]
+Parts = Mapping[str, Mechanism]
+"""The mechanisms of a comparison by the names that they have in it."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +67,39 @@ def or_left_out(name: str) -> Iterator[None]:
         raise BadInput(bad.field, bad.value, remedy) from None
 
 
+def parts_of(mechanisms: Sequence[AnyMechanism] | None = None) -> dict[str, Mechanism]:
+    """The mechanisms by name, those of one's own too; by default all that owners agree to.
+
+    Nobody agrees to train without noise (``no_dp``): it is compared where it is named.
+    """
+    if mechanisms is None:
+        mechanisms = [name for name in MECHANISMS if name != "no_dp"]
+    if isinstance(mechanisms, str) or not mechanisms:
+        raise BadInput("mechanisms", mechanisms, "give a list of at least one mechanism.")
+    parts: dict[str, Mechanism] = {}
+    for given in mechanisms:
+        part = find_mechanism(given)
+        name = given if isinstance(given, str) else part.name
+        if name in parts:
+            remedy = "is there twice: name each mechanism once, and let one's own differ in name."
+            raise BadInput("mechanisms", name, remedy)
+        parts[name] = part
+    return parts
+
+
+def check(scenario: Scenario, parts: Parts, *, trained: bool = True) -> None:
+    """Refuse what cannot be compared, before anything is done."""
+    if trained:
+        common = prepare(scenario.model_copy(update={"mechanism": NO_TRADE})).environment
+    else:
+        common = scenario.environment()
+    for name, mechanism in parts.items():
+        with or_left_out(name):
+            if trained:
+                check_weighting(mechanism, scenario.model_copy(update={"mechanism": name}))
+            mechanism.check(common, run_options(scenario))
+
+
 # Decisions
 
 
@@ -63,6 +111,7 @@ class Decision:
     point of quality and a unit of money are worth to the curator, and a unit of money to an owner.
     ``lying`` is the most that any owner could gain by lying, for the first seed; None where it is
     not known, or where a budget could cut deals that a mechanism made without knowing it.
+    ``worth`` is what the contracts are worth by the loss surface.
     """
 
     mechanism: str
@@ -77,6 +126,7 @@ class Decision:
     seconds: float
     messages: float | None
     lying: float | None
+    worth: Worth
 
 
 def decisions(
@@ -84,6 +134,7 @@ def decisions(
     plan: Plan,
     own: Mapping[str, Scenario] | None = None,
     *,
+    parts: Parts | None = None,
     threads: int | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Decision]:
@@ -91,32 +142,38 @@ def decisions(
 
     A mechanism that buys owner by owner knows no budget. It is run once for all budgets, and of its
     deals those with most gain per money are struck, as ``run`` does. ``own`` has scenarios of
-    single mechanisms, for settings of learning, menu, floor and surface.
+    single mechanisms, for settings of learning, menu, floor and surface. ``parts`` has mechanisms
+    that no name finds.
     """
+    chosen = {name: (parts or {}).get(name) or find_mechanism(name) for name in plan.mechanisms}
     scenarios = {name: (own or {}).get(name, scenario) for name in plan.mechanisms}
     for name, one in scenarios.items():
-        _compile(name, one)
+        if name in MECHANISMS:
+            _compile(chosen[name], one)
     for seed in plan.seeds:
         drawn = scenario.model_copy(update={"seed": seed}).environment()
         for name, one in scenarios.items():
             seeded = one.model_copy(update={"seed": seed})
             environment = replace(drawn, surface=find_surface(seeded.surface_name()))
             first = seed == plan.seeds[0]
-            yield from _decisions(name, seeded, environment, plan.budgets, threads, stop, first)
+            yield from _decisions(
+                name, chosen[name], seeded, environment, plan.budgets, threads, stop, first
+            )
 
 
-def _compile(name: str, scenario: Scenario) -> None:
+def _compile(mechanism: Mechanism, scenario: Scenario) -> None:
     """Let it decide for two owners first, so that no seed's seconds include compilation."""
     if scenario.population.file:
         return
     two = scenario.population.model_copy(update={"owners": 2})
     small = scenario.model_copy(update={"population": two, "changes": ()})
     with suppress(BadInput):  # raised again for the real owners
-        find_mechanism(name).run(small.environment(), run_options(small))
+        mechanism.run(small.environment(), run_options(small))
 
 
 def _decisions(
     name: str,
+    mechanism: Mechanism,
     scenario: Scenario,
     environment: Environment,
     budgets: Sequence[float | None],
@@ -124,7 +181,7 @@ def _decisions(
     stop: Callable[[], bool],
     lies: bool,
 ) -> Iterator[Decision]:
-    mechanism, levels = find_mechanism(name), environment.levels
+    levels = environment.levels
     costs = np.asarray(environment.phases[-1].privacy_cost, dtype=float)
     left = np.array([levels.sigma_left(level) for level in range(levels.saving_levels + 1)])
     side, joint = environment.owner_side(), JointValue.of(environment)
@@ -160,6 +217,7 @@ def _decisions(
             seconds=seconds,
             messages=made.messages,
             lying=lying if _lying_is_known(mechanism, environment, budget) else None,
+            worth=worth(environment, struck),
         )
 
 
@@ -178,7 +236,10 @@ def _lying_is_known(mechanism: Mechanism, environment: Environment, budget: floa
 
 
 class Comparison:
-    """A scenario's mechanisms through to the trained model; ``own`` is as in ``decisions``."""
+    """A scenario's mechanisms through to the trained model.
+
+    ``own`` and ``parts`` are as in ``decisions``.
+    """
 
     def __init__(
         self,
@@ -186,15 +247,19 @@ class Comparison:
         plan: Plan,
         file: TrainingFile,
         own: Mapping[str, Scenario] | None = None,
+        parts: Parts | None = None,
     ) -> None:
-        self.scenario, self.plan, self.file, self._own = scenario, plan, file, own
+        self.scenario, self.plan, self.file = scenario, plan, file
+        self._own, self._parts = own, parts
         self._decisions: list[Decision] = []
 
     def decide(self, threads: int | None = None, stop: Callable[[], bool] = lambda: False) -> None:
         """Have every mechanism decide in every case; no trade, the baseline of all, first."""
-        others = (name for name in self.plan.mechanisms if name != NO_TRADE)
-        plan = replace(self.plan, mechanisms=(NO_TRADE, *others))
-        self._decisions = [*decisions(self.scenario, plan, self._own, threads=threads, stop=stop)]
+        made = decisions(
+            self.scenario, _no_trade_first(self.plan), self._own,
+            parts=self._parts, threads=threads, stop=stop,
+        )  # fmt: skip
+        self._decisions = [*made]
 
     def tasks(self) -> list[TrainingTask]:
         """All trainings that the rows rest on: equal noise of one seed once."""
@@ -246,10 +311,11 @@ def _row(
         seed=decision.seed,
         paid=paid,
         accuracy=accuracies[-1],
-        curator_value=value,
+        predicted_value=decision.worth.predicted_value,
+        trained_value=value,
         owners_surplus=surplus,
         social_welfare=welfare,
-        worse_off=int((decision.gains < -1e-9).sum()),
+        worse_off=_worse_off(decision),
         sellers=decision.sellers,
         epsilon_sold=finite(float(sold.sum())),
         lying_gain=decision.lying,
@@ -261,5 +327,174 @@ def _row(
     )
 
 
+def _no_trade_first(plan: Plan) -> Plan:
+    others = (name for name in plan.mechanisms if name != NO_TRADE)
+    return replace(plan, mechanisms=(NO_TRADE, *others))
+
+
+def _game_row(decision: Decision) -> GameRow:
+    found = decision.worth
+    return GameRow(
+        mechanism=decision.mechanism,
+        budget=decision.budget,
+        seed=decision.seed,
+        paid=decision.paid,
+        mean_saving=found.mean_saving,
+        curator_gain=found.curator_gain,
+        model_quality=found.model_quality,
+        predicted_value=found.predicted_value,
+        owners_surplus=float(decision.gains.sum()),
+        worse_off=_worse_off(decision),
+        sellers=decision.sellers,
+        lying_gain=decision.lying,
+        messages=decision.messages,
+        seconds=decision.seconds,
+    )
+
+
+def _worse_off(decision: Decision) -> int:
+    return int((decision.gains < -1e-9).sum())
+
+
 def _mean_of(values: FloatArray, some: np.ndarray) -> float | None:
     return finite(float(values[some].mean())) if len(some) else None
+
+
+# In one call
+
+
+@overload
+def compare(
+    scenario: Scenario | None = None,
+    *,
+    mechanisms: Sequence[AnyMechanism] | None = None,
+    seeds: int | Sequence[int] = SEEDS,
+    budgets: Sequence[float | None] | None = None,
+    train: Literal[True] = True,
+    folder: str | Path | None = None,
+    workers: int | None = None,
+    watch: Callable[[int, int], object] = lambda done, total: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> list[Row]: ...
+
+
+@overload
+def compare(
+    scenario: Scenario | None = None,
+    *,
+    mechanisms: Sequence[AnyMechanism] | None = None,
+    seeds: int | Sequence[int] = SEEDS,
+    budgets: Sequence[float | None] | None = None,
+    train: Literal[False],
+    workers: int | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> list[GameRow]: ...
+
+
+def compare(
+    scenario: Scenario | None = None,
+    *,
+    mechanisms: Sequence[AnyMechanism] | None = None,
+    seeds: int | Sequence[int] = SEEDS,
+    budgets: Sequence[float | None] | None = None,
+    train: bool = True,
+    folder: str | Path | None = None,
+    workers: int | None = None,
+    watch: Callable[[int, int], object] = lambda done, total: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> list[Row] | list[GameRow]:
+    """Compare mechanisms on the same owners, data and seeds, through to the trained model.
+
+    Call it under ``if __name__ == "__main__"``: it starts processes that import your script. No
+    trade, which all are measured by, is always compared too (``uniform``).
+
+    Args:
+        scenario: by default the preset ``market``.
+        mechanisms: names in ``MECHANISMS``, and your own among them: instances of ``Mechanism``
+            or subclasses of ``Rule``. By default all but ``no_dp``.
+        seeds: how many, from the scenario's seed on, or which ones.
+        budgets: what the curator may pay in all, None for no limit; by default the scenario's
+            budget or, where it has none, 30, 100 and 300.
+        train: whether to train. Without it, rows have what is agreed and what that is worth by
+            the loss surface; no process is started and no data is read.
+        folder: keeps finished trainings: a call that was cut off resumes from it, and a call with
+            more mechanisms, budgets or seeds trains only what is new.
+        workers: processes that train, and threads that learn; by default one per core.
+        watch: called with the number of trainings that are done, and of all.
+        stop: when it returns True, the comparison ends with ``Interrupted``.
+
+    Returns:
+        A row for every mechanism, budget and seed; ``vars(row)`` is a dict, for a data frame.
+
+    Raises:
+        BadInput: a value of the scenario or an argument cannot be used.
+
+    Example:
+        >>> import noisemarket as nm
+        >>> small = nm.Scenario.from_preset("market", owners=20, surface="printed")
+        >>> rows = nm.compare(small, mechanisms=["equilibrium"], seeds=2, budgets=[40], train=False)
+        >>> [(row.seed, row.sellers, row.paid) for row in rows if row.mechanism == "equilibrium"]
+        [(1, 2, 29.0), (2, 3, 39.0)]
+    """
+    scenario = scenario or Scenario.from_preset("market")
+    if workers is not None and workers < 1:
+        raise BadInput("workers", workers, "give at least 1.")
+    parts = parts_of(mechanisms)
+    plan = plan_of(scenario, parts, seeds, budgets)
+    if not train:
+        check(scenario, parts, trained=False)
+        made = decisions(
+            scenario, _no_trade_first(plan), parts=parts, threads=workers, stop=stop
+        )  # fmt: skip
+        return [_game_row(one) for one in made]
+    leave_unless_main()
+    check(scenario, parts)
+    with ExitStack() as stack:
+        place = Path(folder or stack.enter_context(TemporaryDirectory(prefix="noisemarket-")))
+        _claim(place, scenario)
+        file = stack.enter_context(TrainingFile(place / TRAININGS))
+        comparison = Comparison(scenario, plan, file, parts=parts)
+        comparison.decide(workers, stop)
+        comparison.train(workers=workers, stop=stop, watch=watch)
+        return comparison.rows()
+
+
+def plan_of(
+    scenario: Scenario,
+    parts: Parts,
+    seeds: int | Sequence[int] = SEEDS,
+    budgets: Sequence[float | None] | None = None,
+) -> Plan:
+    """The plan for these mechanisms; arguments are as in ``compare``."""
+    return Plan(tuple(parts), _budgets(scenario, budgets), _seeds(scenario, seeds))
+
+
+def _budgets(scenario: Scenario, given: Sequence[float | None] | None) -> tuple[float | None, ...]:
+    if given is None:
+        own = scenario.market.budget
+        return BUDGETS if own == "none" else (float(own),)
+    out = tuple(None if one is None else float(one) for one in given)
+    for one in out:
+        if one is not None and not (isfinite(one) and one >= 0.0):
+            raise BadInput("budgets", one, "give amounts of money, or None for no limit.")
+    if not out or len(set(out)) < len(out):
+        raise BadInput("budgets", given, "give at least one, and each once.")
+    return out
+
+
+def _seeds(scenario: Scenario, given: int | Sequence[int]) -> tuple[int, ...]:
+    out = range(scenario.seed, scenario.seed + given) if isinstance(given, int) else given
+    if not out or len(set(out)) < len(out) or min(out) < 0:
+        raise BadInput("seeds", given, "give at least 1, or a list of seeds, each once.")
+    return tuple(out)
+
+
+def _claim(folder: Path, scenario: Scenario) -> None:
+    """Write the scenario into its folder, or see that the folder is this scenario's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file, text = folder / "scenario.toml", dump_scenario(scenario)
+    if not file.exists():
+        write_atomic(file, text)
+    elif read_text("folder", file) != text:
+        remedy = "has trainings of another scenario: give another folder."
+        raise BadInput("folder", str(folder), remedy)

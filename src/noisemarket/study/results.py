@@ -33,12 +33,19 @@ Pair = tuple[float | None, str, str]
 class Row:
     """The result of a case: mechanism, budget (None: no limit) and seed.
 
-    ``accuracy`` is of the deployed model, in per cent. ``curator_value`` counts it and the
-    payments, over no trade of the same seed. ``social_welfare`` adds both sides in units of money,
-    each by what money is worth to it: None where it is worth nothing to one of them.
+    ``accuracy`` is of the deployed model, in per cent. The curator's value over no trade of the
+    same seed is ``trained_value`` by that accuracy and the payments; ``predicted_value`` by the
+    loss surface, before any training. ``social_welfare`` adds both sides as trained, in units of
+    money, each by what money is worth to it: None where it is worth nothing to one of them.
     ``epsilon_sold`` is None without bound; ``lying_gain`` is the most that an owner gains by any
     misreport, known for the first seed only. Lists by cost are means by quantile of the owners'
     privacy cost.
+
+    Example:
+        ::
+
+            rows = nm.compare(scenario, mechanisms=["clock", "dypp"], seeds=3)
+            table = pandas.DataFrame(map(vars, rows))
     """
 
     mechanism: str
@@ -46,7 +53,8 @@ class Row:
     seed: int
     paid: float
     accuracy: float
-    curator_value: float
+    predicted_value: float
+    trained_value: float
     owners_surplus: float
     social_welfare: float | None
     worse_off: int
@@ -58,6 +66,38 @@ class Row:
     accuracy_per_round: list[float]
     epsilon_by_cost: list[float | None]
     surplus_by_cost: list[float | None]
+
+
+@dataclass(frozen=True)
+class GameRow:
+    """The result of a case without training: what was agreed, and its worth by the loss surface.
+
+    ``mean_saving`` and ``curator_gain`` are per owner, as in the paper's game; ``model_quality`` is
+    that of the one model that all train, in per cent, and ``predicted_value`` what all contracts
+    are worth to its curator, over no trade. The rest is as in ``Row``.
+
+    Example:
+        >>> import noisemarket as nm
+        >>> small = nm.Scenario.from_preset("market", owners=20, surface="printed")
+        >>> _, row = nm.compare(small, mechanisms=["clock"], seeds=1, budgets=[None], train=False)
+        >>> round(row.model_quality, 1), row.paid
+        (89.2, 16.0)
+    """
+
+    mechanism: str
+    budget: float | None
+    seed: int
+    paid: float
+    mean_saving: float
+    curator_gain: float
+    model_quality: float
+    predicted_value: float
+    owners_surplus: float
+    worse_off: int
+    sellers: int
+    lying_gain: float | None
+    messages: float | None
+    seconds: float
 
 
 AVERAGED = tuple(

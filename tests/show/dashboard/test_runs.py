@@ -150,7 +150,7 @@ def test_side_by_side(get: Get, runs: Path) -> None:
 def test_a_trained_comparison_has_a_row_for_each_budget(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "compared", tmp_path / "trained")
     mean = {"mechanism": "clock", "accuracy": 94.5, "paid": 88.0, "owners_surplus": 3.0,
-            "curator_value": 20.0, "sellers": 6.5}  # fmt: skip
+            "trained_value": 20.0, "sellers": 6.5}  # fmt: skip
     means = [{**mean, "budget": 100.0}, {**mean, "budget": None}]
     document = {"owners": 4, "mechanisms": ["clock"], "means": means}
     (tmp_path / "trained" / "comparison.json").write_text(json.dumps(document))

@@ -78,7 +78,7 @@ def _answer(preset: str, words: tuple[str, ...]) -> dict[str, Any]:
             "paid": found.total_payment,
             "quality": found.model_quality,
             "surplus": found.owners_surplus,
-            "value": found.joint_gain,
+            "value": found.predicted_value,
         }
 
     auction = ClockAuction.of(environment, options.demand)
