@@ -66,7 +66,7 @@ def parties(images: Path, folder: Path) -> Parties:
     owner = OwnerAgent(OwnerFolder("0", path, one_job=True))
     curator = Curator(folder / "curator")
     stated = {
-        **work_of(market.scenario),
+        **work_of(market.scenario, len(market.environment)),
         "job": "job",
         "owner": "0",
         "owner_key": owner.public_key,
@@ -96,6 +96,8 @@ def test_an_owner_signs_only_what_it_agreed(images: Path, tmp_path: Path) -> Non
         {"missed_rounds": "all_rounds"},
         {"minimum_share": 0.9},
         {"false_alarm": 0.5},
+        {"weight_cap": 1.0},
+        {"count_cap": None},
         {"protection": "paper"},
         {"owner_key": "0" * 64},
         {"curator_key": "0" * 64},
