@@ -20,9 +20,11 @@ from noisemarket.market.baselines import (
     UNIFORM,
     Alternative,
 )
+from noisemarket.market.negotiation import Negotiation
 from noisemarket.market.outcome import MarketOutcome, Outcome
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.market.summary import Compared, deployed, owner_figures
+from noisemarket.pricing.mechanism import Trace
 from noisemarket.show.style import (
     colour_of,
     direct_labels,
@@ -168,14 +170,47 @@ def _groups(outcome: Outcome) -> list[list[dict[str, Any]]]:
 def draw_market(
     folder: RunFolder, outcome: MarketOutcome, compared: Compared, others: Sequence[Alternative]
 ) -> list[Path]:
-    """Accuracy over the rounds beside the alternatives; payments over privacy given up."""
-    canvas, axes = figure(2, size=(5.8, 4.0))
-    left, right = axes[0]
+    """Four panels: saving and payment over the interactions beside the exact equilibrium, where a
+    game was played; accuracy over the rounds beside the alternatives; money over privacy sold."""
+    trace = outcome.negotiation.agreement.trace
+    canvas, axes = figure(2, rows=1 if trace is None else 2, size=(6.0, 3.9))
+    if trace is not None:
+        _draw_game(axes[0], outcome.negotiation, trace)
+    left, right = axes[-1]
     _draw_accuracies(left, outcome, compared, others)
     _draw_payments(right, outcome)
     figures, job = folder.path / "figures", outcome.order.job
     drawn = save(canvas, figures, "market")
     return drawn + draw_partition(figures, job.partition, job.data.train_labels)
+
+
+def _draw_game(axes: Sequence[Axes], game: Negotiation, trace: Trace) -> None:
+    """How the sides learn: what is sold and paid on average, up to the exact equilibrium."""
+    mechanism, starts = game.scenario.mechanism, [phase.start for phase in game.environment.phases]
+    exact = [game.exactly("equilibrium", phase) for phase in range(len(starts))]
+    learned, equal = colour_of(mechanism), colour_of("equilibrium")
+    for axis, title, series, name, form, y in (
+        (axes[0], "How much noise an owner sells", trace.saving, "mean_saving", "{:.3f}",
+         "noise left out, mean over the owners"),
+        (axes[1], "How much an owner is paid", trace.payment, "mean_payment", "{:.2f}",
+         "payment, mean over the owners"),
+    ):  # fmt: skip
+        last = float(trace.iteration[-1])
+        levels = [float(getattr(one, name)) for one in exact]
+        single = "o" if len(series) == 1 else ""
+        axis.plot(trace.iteration, series, color=learned, linewidth=2.0, marker=single)
+        axis.stairs(levels, [*starts, last], baseline=None, color=equal, ls="--", linewidth=1.4)
+        for start in starts[1:]:
+            axis.axvline(start, color="#b0b0b0", linewidth=0.8)
+        axis.set_xlim(0.0, last)
+        axis.set_ylim(0.0, 1.1 * max(float(series.max()), *levels, 1e-9))
+        axis.xaxis.set_major_formatter("{x:,.0f}")
+        ends = {
+            f"{name_of(mechanism)} {form.format(series[-1])}": (last, float(series[-1]), learned),
+            f"{name_of('equilibrium')} {form.format(levels[-1])}": (last, levels[-1], equal),
+        }
+        direct_labels(axis, ends)
+        label(axis, title, "interactions of each owner with the curator", y)
 
 
 def _draw_accuracies(
