@@ -22,6 +22,7 @@ from tests.commands import (
     wait_until,
 )
 
+from noisemarket.market.negotiation import negotiate
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.scenario import load_scenario
 
@@ -149,6 +150,8 @@ def test_table_names_every_figure(tmp_path: Path) -> None:
         (["run", "--target-accuracy", "94"], "dypp buys from each owner alone"),
         (["reproduce", "--page", "no/such/page.md", "--out", "r"], "--page"),
         (["reproduce", "--seeds", "1", "--out", "r"], "--seeds"),
+        (["reproduce", "no.toml", "--out", "r"], "no.toml"),
+        (["reproduce", "--set", "iterations=99", "--out", "r"], "learning.iterations is 99"),
         (["negotiate", "--frobnicate"], "--frobnicate"),
         (["frobnicate"], "frobnicate"),
     ],
@@ -340,6 +343,20 @@ def test_dynamic_environment_reports_recovery(tmp_path: Path) -> None:
     assert [len(row["recovery"]) for row in rows] == [2, 2]
     single = call_here("negotiate", "s.toml", "--mechanism", "dypp", "--out", "n", cwd=tmp_path)
     assert "iterations to recover from the change at 2,000" in single.stdout
+    points = rows_of(tmp_path / "r" / "curves.csv")
+    assert [*dict.fromkeys(point["mechanism"] for point in points)] == [
+        "equilibrium", "dypp", "q_learning",
+    ]  # fmt: skip
+    trace = rows_of(tmp_path / "n" / "trace.csv")
+    own = [point for point in points if point["mechanism"] == "dypp"]
+    for point, block in zip(own, trace, strict=True):
+        assert [point[name] for name in ("iteration", "saving", "payment")] == [
+            block[name] for name in ("iteration", "saving", "payment")
+        ]
+    exact = {int(point["iteration"]): float(point["saving"]) for point in points[: len(trace)]}
+    assert len({exact[at] for at in (50, 1000, 2000)}) == 1
+    assert exact[2000] < exact[2050] == exact[3000] > exact[3050], "a line for each preference"
+    assert (tmp_path / "r" / "figures" / "curves.svg").exists()
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -349,6 +366,16 @@ def test_compare_covers_every_mechanism(tmp_path: Path) -> None:
     assert names >= {"dypp", "q_learning", "greedy", "pain_fl", "uniform", "no_dp", "first_best"}
     assert (tmp_path / "r" / "figures" / "comparison.png").exists()
     assert len(rows_of(tmp_path / "r" / "comparison.csv")) == len(names)
+    learners = {point["mechanism"] for point in rows_of(tmp_path / "r" / "curves.csv")}
+    assert learners == {"equilibrium", "dypp", "phc", "q_learning", "greedy", "bisection"}
+
+
+def test_a_comparison_without_learners_has_no_curves(tmp_path: Path) -> None:
+    words = ["compare", *SMALL[2:], "--game-only", "--mechanisms", "clock,uniform", "--out", "r"]
+    done = call_here(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "r" / "curves.csv").exists()
+    assert "curves" not in done.stdout
 
 
 def test_reproduce_small(tmp_path: Path) -> None:
@@ -356,12 +383,43 @@ def test_reproduce_small(tmp_path: Path) -> None:
     done = call_here(*words, "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     verdicts = json.loads(done.stdout)
-    assert {v["preset"] for v in verdicts} == {"paper", "market"}
+    assert {v["scenario"] for v in verdicts} == {"paper", "market"}
     assert len(verdicts) == 18
     page = (tmp_path / "r" / "reproduction.md").read_text()
     assert all(verdict["claim"] in page for verdict in verdicts)
     for stem in ("convergence-saving", "convergence-payment"):
         assert all((tmp_path / "r" / f"{stem}.{end}").exists() for end in ("png", "svg", "csv"))
+
+
+def test_reproduce_on_a_scenario_of_one_s_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        "owners = 4\niterations = 5000\nseed = 7\nsurface = 'printed'\nquality_value = 0.3\n"
+        "[[changes]]\nat = 2000\nscale = { privacy_cost = 0.3 }\n"
+    )
+    words = ["reproduce", "mine.toml", "--seeds", "2", "--iterations", "600", "--out", "r"]
+    done = call_here(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "mine" in done.stdout
+    verdicts = json.loads((tmp_path / "r" / "claims.json").read_text())
+    assert {v["scenario"] for v in verdicts} == {"mine"}
+    assert len(verdicts) == 10
+    played = load_scenario(tmp_path / "r" / "scenario.toml")
+    assert (played.population.owners, played.learning.iterations) == (4, 600)
+    assert (played.seed, played.game.quality_value, played.changes) == (7, 0.3, ())
+    page = (tmp_path / "r" / "reproduction.md").read_text()
+    assert "The paper's claims on a scenario: mine" in page
+    assert "`noisemarket reproduce mine.toml --seeds 2 --set iterations=600`" in page
+    assert "as printed (`paper`)" not in page
+    rows = rows_of(tmp_path / "r" / "convergence-saving.csv")
+    assert {row["scenario"] for row in rows} == {"mine"}
+    last = [row for row in rows if (row["learner"], row["iteration"]) == ("dypp", "600")]
+    each = [
+        negotiate(played.model_copy(update={"seed": seed}), mechanism="dypp") for seed in (7, 8)
+    ]
+    savings = [one.agreement.trace.saving[-1] for one in each if one.agreement.trace]
+    assert float(last[0]["mean"]) == pytest.approx(sum(savings) / 2)
+    again = call_here("reproduce", "--set", "owners=3", "--out", "r", cwd=tmp_path)
+    assert again.returncode == 2, "the folder holds another run"
 
 
 def test_scenario_command_round_trips(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ TAKE_A_SCENARIO = (
     "calibrate",
     "audit",
     "privacy",
+    "reproduce",
     "scenario",
 )
 
@@ -27,7 +28,7 @@ def said(*words: str, cwd: Path) -> str:
     return " ".join(done.stdout.replace("│", " ").split())
 
 
-@pytest.mark.parametrize("command", [*TAKE_A_SCENARIO, "reproduce"])
+@pytest.mark.parametrize("command", [*TAKE_A_SCENARIO, "dashboard"])
 def test_help_has_an_example_and_says_what_a_scenario_is(command: str, tmp_path: Path) -> None:
     shown = said(command, "--help", cwd=tmp_path)
     assert f"Example: noisemarket {command}" in shown

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from benchmarks.results_page import figures as pages
 
@@ -13,8 +14,10 @@ from noisemarket.market.negotiation import negotiate
 from noisemarket.scenario import Scenario
 from noisemarket.show import comparison_report
 from noisemarket.show.comparison_report import (
+    draw_curves,
     draw_frontier,
     draw_rounds,
+    game_curves,
     game_rows,
     trained_table,
 )
@@ -119,6 +122,28 @@ def test_mechanisms_with_the_same_contracts_are_one_row() -> None:
     heads = [column.header for column in table.columns]
     assert next(iter(table.columns[heads.index("messages")].cells)) == "-\n5"
     assert "\n" not in next(iter(table.columns[heads.index("accuracy")].cells))
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("preset", ["market", "paper"])
+def test_curves_end_at_what_was_signed(preset: str, drawn: list[Any]) -> None:
+    """Gains are over no trade in both presets, though the paper's rewards are whole payoffs."""
+    made = Scenario.from_preset(preset, owners=8, surface="printed", iterations=2000)
+    results = {name: negotiate(made, mechanism=name, threads=1) for name in ("clock", "greedy")}
+    curves = game_curves(results)
+    assert [*curves] == ["equilibrium", "greedy"], "a clock does not learn"
+    exact, greedy = curves["equilibrium"], curves["greedy"]
+    best, signed = results["greedy"].equilibrium, results["greedy"].learned
+    np.testing.assert_allclose(exact[:, 1], best.mean_saving)
+    np.testing.assert_allclose(exact[:, 2], best.mean_payment)
+    np.testing.assert_allclose(exact[:, 3], best.curator_gain)
+    expected = [signed.mean_saving, signed.mean_payment, signed.curator_gain]
+    np.testing.assert_allclose(greedy[-1, 1:], expected, atol=1e-9)
+    draw_curves(Path(), curves)
+    panels = drawn[0].axes
+    assert len(panels) == 3
+    for axis in panels:
+        assert [line.get_label() for line in axis.get_lines()] == ["greedy", "exact equilibrium"]
 
 
 NAMES = ("uniform", "equilibrium", "first_best", "no_dp")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from noisemarket.errors import BadInput
 from noisemarket.game.levels import FloatArray
 from noisemarket.market.negotiation import negotiate
 from noisemarket.scenario import Scenario
+from noisemarket.scenario.schema import ChangeSection
 from noisemarket.study.reproduce import (
     Adaptation,
+    Study,
     Trials,
     _collect,
     all_of,
@@ -19,6 +24,7 @@ from noisemarket.study.reproduce import (
     judge,
     judge_adaptation,
     moves,
+    own_game,
     positive,
     sooner,
 )
@@ -116,7 +122,7 @@ def trials(learner: str, saving: float, settles: int, gain: float = 1.0) -> Tria
     rise = saving * np.minimum(blocks / max(settles, 1), 1.0)
     series = rise + 1e-4 * rng.standard_normal((SEEDS, BLOCKS))
     return Trials(
-        preset="market",
+        scenario="market",
         learner=learner,
         owners=3,
         iteration=50 * (blocks + 1),
@@ -161,7 +167,7 @@ def test_speed_that_depends_on_the_length_of_the_run() -> None:
 def test_adaptation() -> None:
     def one(learner: str, after: float) -> Adaptation:
         times = np.full(SEEDS, 100.0 if after > 0.7 else np.nan)
-        return Adaptation("halve", learner, noisy(0.7), noisy(after), times)
+        return Adaptation("market", "halve", learner, noisy(0.7), noisy(after), times)
 
     for after, seen in ((0.72, "yes"), (0.3, "no")):
         (verdict,) = judge_adaptation([one("dypp", after), one("q_learning", 0.7)])
@@ -179,3 +185,60 @@ def test_a_trial_has_a_row_per_seed() -> None:
     assert owner is not None
     assert curator is not None
     np.testing.assert_allclose(trials.exploitability, owner.mean() + curator.mean())
+
+
+def test_an_equilibrium_without_gain_decides_nothing() -> None:
+    """On a scenario of one's own it may be that nothing is worth trading."""
+    by_learner = {
+        name: replace(trials(name, 0.0, 0, gain=0.0), equilibrium_gain=np.zeros(SEEDS))
+        for name in ("dypp", "q_learning", "greedy")
+    }
+    found = {verdict.claim: verdict for verdict in judge(by_learner)}
+    nash = found["WoLF-PHC converges to the Nash equilibrium"]
+    assert nash.seen == "not shown"
+    assert "no gain" in nash.numbers
+    unknown = np.full(SEEDS, np.nan)
+    adapted = [
+        Adaptation("mine", "double", name, unknown, unknown, unknown)
+        for name in ("dypp", "q_learning")
+    ]
+    (verdict,) = judge_adaptation(adapted)
+    assert (verdict.scenario, verdict.seen) == ("mine", "not shown")
+    assert "nan" not in verdict.numbers
+
+
+def test_seeds_without_gain_are_left_out() -> None:
+    before, after = noisy(0.7), noisy(0.3)
+    before[:3] = np.nan
+    one = Adaptation("mine", "double", "dypp", before, after, np.full(SEEDS, np.nan))
+    (verdict,) = judge_adaptation([one])
+    assert verdict.seen == "no"
+    assert "70 ± 0 % and 30 ± 0 %" in verdict.numbers
+
+
+@pytest.mark.compiled
+def test_costs_change_half_way_through_a_scenario_of_one_s_own() -> None:
+    scenario = Scenario.from_preset(
+        "market", surface="printed", owners=2, iterations=200, seed=5, reopen=True,
+        changes=[{"at": 100, "scale": {"privacy_cost": 9.0}}],
+    )  # fmt: skip
+    steps: list[tuple[str, str]] = []
+    game = own_game(scenario)
+    study = Study({"mine": game}, 2, 1, lambda *step: steps.append(step), lambda: False)
+    trials, adaptations = list(study.trials()), list(study.adaptations())
+    assert len(steps) == study.runs == 2 * (3 + 4)
+    assert [one.learner for one in trials] == ["dypp", "q_learning", "greedy"]
+    assert all(one.iteration[-1] == 200 for one in trials)
+    assert {(one.scenario, one.change) for one in adaptations} == {
+        ("mine", "halve"), ("mine", "double"),
+    }  # fmt: skip
+    learning = game.learning.model_copy(update={"iterations": 400})
+    changes = (ChangeSection(at=200, scale={"privacy_cost": 0.5}),)
+    changing = game.model_copy(update={"learning": learning, "changes": changes, "seed": 6})
+    (recovery,) = negotiate(changing, mechanism="dypp", threads=1).recoveries
+    assert adaptations[0].after[1] == recovery.efficiency_after, "with reopen, as the scenario says"
+
+
+def test_a_game_that_is_too_short_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"learning.iterations is 99: give at least 100"):
+        own_game(Scenario.from_preset("market", iterations=99))

@@ -170,6 +170,10 @@ def _game_only(
         folder.write_text("comparison.csv", csv)
         folder.write_json("comparison.json", rows)
         figures = report.draw_game(folder.path / "figures", rows) if rows else []
+        if curves := report.game_curves(results):
+            points = report.curve_csv_rows(curves)
+            folder.write_text("curves.csv", csv_text(report.CURVE_COLUMNS, points))
+            figures += report.draw_curves(folder.path / "figures", curves)
         state = "complete" if len(results) == len(names) else "incomplete"
         folder.status(state, mechanisms=names, mechanisms_done=list(results))
     if state == "incomplete":

@@ -6,22 +6,49 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-from typer import Option
+import typer
+from typer import Argument, Option
 
 from noisemarket.cli import options as opt
-from noisemarket.cli.common import progress, show, stoppable, writable_file
+from noisemarket.cli.common import (
+    command_line,
+    load,
+    new_folder,
+    progress,
+    show,
+    stoppable,
+    writable_file,
+)
 from noisemarket.errors import Interrupted
 
 
 def reproduce(
+    context: typer.Context,
+    file: Annotated[
+        str | None,
+        Argument(
+            metavar="SCENARIO",
+            help="SCENARIO is a TOML file with what differs from the preset: the claims are then "
+            "checked on its owners, payoffs, loss surface and settings of learning, instead of on "
+            "both presets with the paper's printed surface.",
+        ),
+    ] = None,
+    preset: opt.Preset = None,
+    settings: opt.Settings = None,
+    seeds: Annotated[int, Option(min=2, help="Seeds per learner and scenario.")] = 20,
+    owners: Annotated[
+        int | None, Option(min=1, help="Owners per seed; by default the scenario's, or 100.")
+    ] = None,
+    iterations: Annotated[
+        int | None,
+        Option(min=100, help="Iterations per pair; by default the scenario's, or 10,000."),
+    ] = None,
+    seed: opt.Seed = None,
     out: Annotated[
         str, Option(help="Folder for the page, figures and numbers.")
     ] = "runs/reproduction",
     page: Annotated[str | None, Option(help="File for the page; by default in the folder.")] = None,
     overwrite: opt.Overwrite = False,
-    seeds: Annotated[int, Option(min=2, help="Seeds per learner and preset.")] = 20,
-    owners: Annotated[int, Option(min=1, help="Owners per seed.")] = 100,
-    iterations: Annotated[int, Option(min=100, help="Iterations per pair.")] = 10_000,
     workers: opt.Workers = None,
     as_json: opt.Json = False,
 ) -> None:
@@ -30,31 +57,42 @@ def reproduce(
 
     from noisemarket.market.run_folder import RunFolder
     from noisemarket.show.reproduction_page import write_reproduction
-    from noisemarket.study.reproduce import ADAPTING, CHANGES, LEARNERS, PRESETS, Study
+    from noisemarket.study.reproduce import ITERATIONS, OWNERS, Study, own_game, presets
 
     writable_file("--page", page)
-    with RunFolder.create(out, "reproduction", overwrite=overwrite) as folder:
-        total = seeds * (len(LEARNERS) * len(PRESETS) + len(ADAPTING) * len(CHANGES))
+    words = ["--seeds", str(seeds)]
+    if file or preset or settings:
+        given = {"owners": owners, "iterations": iterations}
+        sized = [f"{name}={value}" for name, value in given.items() if value is not None]
+        scenario = own_game(load(file, preset, [*(settings or ()), *sized], seed))
+        games = {Path(file).stem if file else scenario.preset: scenario}
+        words += [part for one in sized for part in ("--set", one)]
+        opened = new_folder(scenario, "reproduction", out, overwrite, file)
+    else:
+        size = owners or OWNERS, iterations or ITERATIONS
+        games = presets(*size, 1 if seed is None else seed)
+        words += ["--owners", str(size[0]), "--iterations", str(size[1])]
+        opened = RunFolder.create(out, "reproduction", overwrite=overwrite)
+    with opened as folder:
         with stoppable() as stop, progress("runs") as bar:
-            line = bar.add_task("reproducing", total=total)
+            line = bar.add_task("reproducing")
 
-            def advance(preset: str, learner: str) -> None:
-                bar.update(line, advance=1, description=f"reproducing, {preset}, {learner}")
+            def advance(title: str, learner: str) -> None:
+                bar.update(line, advance=1, description=f"reproducing, {title}, {learner}")
 
-            study = Study(seeds, owners, iterations, workers, advance, stop)
+            study = Study(games, seeds, workers, advance, stop)
+            bar.update(line, total=study.runs)
             trials, adaptations = list(study.trials()), list(study.adaptations())
-        if len(trials) + len(adaptations) < total // seeds:
+        if len(trials) + len(adaptations) < study.runs // seeds:
             folder.status("incomplete")
             raise Interrupted(f"stopped; {folder.path} holds no result (status: incomplete).")
-        given = f"--seeds {seeds} --owners {owners} --iterations {iterations}"
         path = Path(page) if page else folder.path / "reproduction.md"
-        verdicts = write_reproduction(
-            folder, path, trials, adaptations, f"noisemarket reproduce {given}"
-        )
+        command = command_line(context, *words)
+        verdicts = write_reproduction(folder, path, trials, adaptations, command)
         folder.status("complete")
-    table = Table("claim", *PRESETS, title="The paper's claims", title_justify="left")
+    table = Table("claim", *games, title="The paper's claims", title_justify="left")
     for claim in dict.fromkeys(verdict.claim for verdict in verdicts):
-        seen = {v.preset: v.seen for v in verdicts if v.claim == claim}
-        table.add_row(claim, *(seen.get(preset, "-") for preset in PRESETS))
+        seen = {v.scenario: v.seen for v in verdicts if v.claim == claim}
+        table.add_row(claim, *(seen.get(game, "-") for game in games))
     where = f"Page: {path}\nFigures and numbers: {folder.path}"
     show(as_json, [asdict(verdict) for verdict in verdicts], table, where)

@@ -105,12 +105,32 @@ class Negotiation:
         trace, phases = self.agreement.trace, self.environment.phases
         if trace is None or len(phases) == 1:
             return []
-        exact = [self.exactly("equilibrium", phase) for phase in range(len(phases))]
-        no_trade = np.array([one.mean_curator_payoff - one.curator_gain for one in exact])
-        if self.environment.protocol == "signed":  # rewards are counted over no trade
-            no_trade[:] = 0.0
-        starts = [phase.start for phase in phases]
-        return recoveries(trace, self.environment.levels, starts, exact, no_trade)
+        exact, starts = self.equilibria, [phase.start for phase in phases]
+        return recoveries(trace, self.environment.levels, starts, exact, self._no_trade())
+
+    @cached_property
+    def equilibria(self) -> list[Worth]:
+        """What the exact equilibrium is worth in each phase of the preferences."""
+        return [self.exactly("equilibrium", at) for at in range(len(self.environment.phases))]
+
+    @cached_property
+    def curator_gains(self) -> FloatArray | None:
+        """The curator's mean gain over no trade at each point of the trace."""
+        trace = self.agreement.trace
+        if trace is None:
+            return None
+        return np.asarray(trace.curator_reward - self._no_trade()[self.phases_of(trace.iteration)])
+
+    def phases_of(self, iteration: IntArray) -> IntArray:
+        """The phase of the preferences at each of these points of a trace."""
+        starts = [phase.start for phase in self.environment.phases]
+        return np.searchsorted(starts, iteration, side="left") - 1
+
+    def _no_trade(self) -> FloatArray:
+        """The curator's mean reward in each phase if nothing is traded."""
+        payoffs = [one.mean_curator_payoff - one.curator_gain for one in self.equilibria]
+        signed = self.environment.protocol == "signed"  # rewards are counted over no trade
+        return np.zeros(len(payoffs)) if signed else np.array(payoffs)
 
     def why_nothing(self) -> str:
         """A sentence on why nothing was bought, for one party that knows all secrets."""

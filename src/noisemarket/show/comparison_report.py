@@ -1,7 +1,8 @@
 """Mechanisms side by side: on one population without training, and through to the model.
 
 Tables for the screen, sentences on what is more than chance, one page of HTML, and the figures:
-bars of the game alone; accuracy over money (the frontier) and over the rounds.
+bars of the game alone, and curves over its iterations; accuracy over money (the frontier) and over
+the rounds.
 """
 
 from __future__ import annotations
@@ -100,12 +101,24 @@ _PANELS = (
     ("model_quality", "quality of the model, %"),
     ("predicted_value", "value of the model, gain"),
 )
+CURVE_COLUMNS = ("mechanism", "iteration", "saving", "payment", "curator_gain")
+_CURVES = (
+    ("Noise saving", "mean saving"),
+    ("Payment", "mean payment"),
+    ("Curator's gain over no trade", "mean gain"),
+)
+"""Title and axis of each column of the curves after the iteration."""
+
+_EXACT = "equilibrium"
 WIDE = (9.0, 4.8)
 _BESIDE = 9.0
 """Points (1/72 inch) that a curve may lie beside another to be drawn as one."""
 
 Points = NDArray[np.float64]
 """A row per budget: paid, accuracy, half width of its interval."""
+
+Curves = dict[str, NDArray[np.float64]]
+"""Of each mechanism a row per point of its trace: the numbers of ``CURVE_COLUMNS``."""
 
 _NARROW: dict[str, Any] = {
     "box": SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0), "wrap": False,
@@ -173,6 +186,27 @@ def game_csv_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[object]]:
         times = (one["iterations"] for one in row["recovery"])
         words = " ".join("never" if time is None else str(time) for time in times)
         yield [*(row[column] for column in GAME_COLUMNS[:-1]), words]
+
+
+def game_curves(results: Mapping[str, Negotiation]) -> Curves:
+    """How play went under each mechanism that learns, and the exact equilibrium at these points."""
+    curves: Curves = {}
+    for name, result in results.items():
+        trace, gains = result.agreement.trace, result.curator_gains
+        if trace is not None and gains is not None:
+            if not curves:
+                exact = [result.equilibria[at] for at in result.phases_of(trace.iteration)]
+                levels = [(one.mean_saving, one.mean_payment, one.curator_gain) for one in exact]
+                curves[_EXACT] = np.column_stack([trace.iteration, levels])
+            curves[name] = np.column_stack([trace.iteration, trace.saving, trace.payment, gains])
+    return curves
+
+
+def curve_csv_rows(curves: Curves) -> Iterator[list[object]]:
+    """The same for ``curves.csv``."""
+    for name, points in curves.items():
+        for iteration, *values in points.tolist():
+            yield [name, int(iteration), *values]
 
 
 def trained_table(document: Mapping[str, Any]) -> Table:
@@ -321,6 +355,29 @@ def draw_game(folder: Path, rows: Sequence[Mapping[str, Any]]) -> list[Path]:
             axis.annotate(f" {far:.3g} ", place, ha=side, va="center", color="white", fontsize=8)
         label(axis, title, "", "")
     return save(canvas, folder, "comparison")
+
+
+def draw_curves(folder: Path, curves: Curves) -> list[Path]:
+    """Saving, payment and curator's gain over the iterations, a curve for each mechanism that
+    learns, and the exact equilibrium as a line."""
+    canvas, axes = figure(len(_CURVES))
+    learners = [name for name in curves if name != _EXACT]
+    for column, (axis, (title, y)) in enumerate(zip(axes[0], _CURVES, strict=True), start=1):
+        for name in learners:
+            points = curves[name]
+            axis.plot(points[:, 0], points[:, column], color=colour_of(name), label=name_of(name))
+        exact = curves[_EXACT]
+        axis.step(
+            exact[:, 0], exact[:, column], where="pre", color=colour_of(_EXACT), linestyle="--",
+            linewidth=1.5, label=name_of(_EXACT),
+        )  # fmt: skip
+        axis.set_xlim(0, exact[-1, 0])
+        low, high = axis.get_ylim()
+        axis.set_ylim(min(low, -0.03 * high), high)
+        label(axis, title, "interactions of each pair", y)
+    lines, names = axes[0][0].get_legend_handles_labels()
+    canvas.legend(lines, names, loc="outside lower center", ncols=min(len(names), 6), frameon=False)
+    return save(canvas, folder, "curves")
 
 
 def _cut_at(values: Sequence[float]) -> float | None:

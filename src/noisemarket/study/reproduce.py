@@ -1,4 +1,5 @@
-"""The reproduction: every learner on both presets over many seeds, and the paper's claims tested.
+"""The reproduction: every learner on both presets, or on a scenario of one's own, over many seeds,
+and the paper's claims tested.
 
 A page makes some 25 comparisons, so each is decided at 0.05 / 25 (Bonferroni): a verdict is "yes"
 or "no" only where the evidence is that strong, else "not shown". Numbers are shown with plain 95 %
@@ -15,32 +16,37 @@ from typing import TypeVar
 import numpy as np
 from scipy import stats
 
+from noisemarket.errors import BadInput
 from noisemarket.game.levels import FloatArray, IntArray
-from noisemarket.market.negotiation import Negotiation, negotiate
+from noisemarket.market.negotiation import Negotiation, negotiate, run_options
+from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.convergence import RECOVERED, TAIL, settled_at
 from noisemarket.pricing.mechanism import Agreement
 from noisemarket.scenario import Scenario
+from noisemarket.scenario.schema import ChangeSection
 from noisemarket.study.results import half_width
 
 LEARNERS = ("dypp", "q_learning", "greedy")
 PRESETS = ("paper", "market")
 CHANGES = {"halve": 0.5, "double": 2.0}
-"""What happens to all privacy costs half-way through the trials of adaptation, on ``market``."""
+"""What happens to all privacy costs half-way through the trials of adaptation."""
 
 ADAPTING = ("dypp", "q_learning")
+OWNERS, ITERATIONS, FEWEST_ITERATIONS = 100, 10_000, 100
+"""The size of the game on the presets, and how short a game may be."""
 
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
 class Trials:
-    """One learner on one preset over all seeds; every array has a row or an entry per seed.
+    """One learner on one scenario over all seeds; every array has a row or an entry per seed.
 
     ``saving`` and ``payment`` are as played, block by block; quality, payment and gain of the
     contracts are as signed in the end.
     """
 
-    preset: str
+    scenario: str
     learner: str
     owners: int
     iteration: IntArray
@@ -82,9 +88,11 @@ class Adaptation:
     """One learner through one change of all privacy costs, an entry per seed.
 
     ``before`` and ``after`` are the curator's gain as a share of the exact equilibrium's, late
-    before the change and late after it; ``iterations`` to recover are NaN where it did not.
+    before the change and late after it, NaN where the equilibrium has no gain; ``iterations`` to
+    recover are NaN where it did not.
     """
 
+    scenario: str
     change: str
     learner: str
     before: FloatArray
@@ -92,39 +100,72 @@ class Adaptation:
     iterations: FloatArray
 
 
+def presets(owners: int, iterations: int, seed: int = 1) -> dict[str, Scenario]:
+    """The paper's game as printed and as its workflow means it, both on its printed surface."""
+    return {
+        preset: Scenario.from_preset(
+            preset, surface="printed", owners=owners, iterations=iterations, seed=seed, reopen=False
+        )
+        for preset in PRESETS
+    }
+
+
+def own_game(scenario: Scenario) -> Scenario:
+    """The game of a scenario, without its changes of preferences; refused if it is too short, or
+    if the learners cannot play it."""
+    iterations = scenario.learning.iterations
+    if iterations < FEWEST_ITERATIONS:
+        remedy = f"give at least {FEWEST_ITERATIONS}: a shorter game shows nothing."
+        raise BadInput("learning.iterations", iterations, remedy)
+    game = scenario.model_copy(update={"changes": ()})
+    environment, options = game.environment(), run_options(game)
+    for learner in LEARNERS:
+        find_mechanism(learner).check(environment, options)
+    return game
+
+
 @dataclass(frozen=True)
 class Study:
-    """The size of the trials, with callbacks for progress and for stopping."""
+    """The games to play, by name, with callbacks for progress and for stopping.
 
+    Each is played with ``seeds`` seeds from its own on. In the last of them all costs change.
+    """
+
+    games: Mapping[str, Scenario]
     seeds: int
-    owners: int
-    iterations: int
     threads: int | None
     advance: Callable[[str, str], None]
     stop: Callable[[], bool]
 
+    @property
+    def runs(self) -> int:
+        """Negotiations in all."""
+        return self.seeds * (len(LEARNERS) * len(self.games) + len(ADAPTING) * len(CHANGES))
+
     def trials(self) -> Iterator[Trials]:
         """All trials; ends early, between learners, when ``stop`` says so."""
-        for preset in PRESETS:
+        for name, scenario in self.games.items():
             for learner in LEARNERS:
-                results = self._run(preset, learner, preset, iterations=self.iterations)
+                results = self._run(scenario, learner, name)
                 if results is None:
                     return
-                yield _collect(preset, learner, results)
+                yield _collect(name, learner, results)
 
     def adaptations(self) -> Iterator[Adaptation]:
         """The trials of adaptation; ends early, between learners, when ``stop`` says so."""
+        name, scenario = [*self.games.items()][-1]
+        half = scenario.learning.iterations
+        learning = scenario.learning.model_copy(update={"iterations": 2 * half})
         for change, factor in CHANGES.items():
+            changes = (ChangeSection(at=half, scale={"privacy_cost": factor}),)
+            changing = scenario.model_copy(update={"learning": learning, "changes": changes})
             for learner in ADAPTING:
-                changes = [{"at": self.iterations, "scale": {"privacy_cost": factor}}]
-                results = self._run(
-                    "market", learner, f"costs {change}",
-                    iterations=2 * self.iterations, changes=changes,
-                )  # fmt: skip
+                results = self._run(changing, learner, f"costs {change}")
                 if results is None:
                     return
                 recoveries = [one for result in results for one in result.recoveries]
                 yield Adaptation(
+                    scenario=name,
                     change=change,
                     learner=learner,
                     before=np.array([one.efficiency_before for one in recoveries], dtype=float),
@@ -132,23 +173,19 @@ class Study:
                     iterations=np.array([one.iterations for one in recoveries], dtype=float),
                 )
 
-    def _run(
-        self, preset: str, learner: str, title: str, **settings: object
-    ) -> list[Negotiation] | None:
+    def _run(self, scenario: Scenario, learner: str, title: str) -> list[Negotiation] | None:
         """One negotiation per seed, or None if it was stopped."""
         results = []
-        for seed in range(1, self.seeds + 1):
+        for seed in range(scenario.seed, scenario.seed + self.seeds):
             if self.stop():
                 return None
-            scenario = Scenario.from_preset(
-                preset, surface="printed", seed=seed, owners=self.owners, reopen=False, **settings
-            )
-            results.append(negotiate(scenario, mechanism=learner, threads=self.threads))
+            seeded = scenario.model_copy(update={"seed": seed})
+            results.append(negotiate(seeded, mechanism=learner, threads=self.threads))
             self.advance(title, learner)
         return results
 
 
-def _collect(preset: str, learner: str, results: list[Negotiation]) -> Trials:
+def _collect(scenario: str, learner: str, results: list[Negotiation]) -> Trials:
     traces = [result.agreement.trace for result in results]
 
     def series(name: str) -> FloatArray:
@@ -159,7 +196,7 @@ def _collect(preset: str, learner: str, results: list[Negotiation]) -> Trials:
 
     levels = results[0].environment.levels
     return Trials(
-        preset=preset,
+        scenario=scenario,
         learner=learner,
         owners=len(results[0].environment),
         iteration=series("iteration")[0],
@@ -191,6 +228,7 @@ TURN_BACK = 0.05
 """Part of its way that a series may go back and still "keep increasing"."""
 
 YES, NO, OPPOSITE, OPEN = "yes", "no", "no, the opposite", "not shown"
+_NO_GAIN = "the exact equilibrium leaves the curator no gain"
 
 
 def interval(values: FloatArray, confidence: float = SHOWN) -> tuple[float, float]:
@@ -207,16 +245,18 @@ def shown(values: FloatArray, digits: int) -> str:
 
 @dataclass(frozen=True)
 class ClaimVerdict:
-    """One claim on one preset: seen or not, and the numbers."""
+    """One claim on one scenario: seen or not, and the numbers."""
 
     claim: str
-    preset: str
+    scenario: str
     seen: str
     numbers: str
 
 
 def positive(values: FloatArray) -> str:
     """Whether the mean of one value per seed is above zero, beyond doubt."""
+    if not len(values):
+        return OPEN
     mean, half = interval(values, DECISIVE)
     if mean - half > 0:
         return YES
@@ -251,7 +291,7 @@ def moves(series: FloatArray, sign: int) -> tuple[str, float]:
 
 
 def judge(trials: Mapping[str, Trials]) -> list[ClaimVerdict]:
-    """All claims on the trials of one preset, by learner."""
+    """All claims on the trials of one scenario, by learner."""
     wolf, q, greedy = (trials[name] for name in ("dypp", "q_learning", "greedy"))
     return [
         *(_shape(wolf, series, sign) for series, sign in (("saving", 1), ("payment", -1))),
@@ -259,12 +299,12 @@ def judge(trials: Mapping[str, Trials]) -> list[ClaimVerdict]:
         _quality(greedy, wolf, q),
         _speed("Q-learning needs the most iterations, WoLF-PHC is faster", wolf, [q]),
         _played_and_signed(
-            "WoLF-PHC gives better model utility than Q-learning", wolf.preset, 1,
+            "WoLF-PHC gives better model utility than Q-learning", wolf.scenario, 1,
             ("saving as played {}", wolf.at_end("saving"), q.at_end("saving"), 3),
             ("quality of the contracts {} %", wolf.quality, q.quality, 1),
         ),
         _played_and_signed(
-            "WoLF-PHC gives lower payments than Q-learning", wolf.preset, -1,
+            "WoLF-PHC gives lower payments than Q-learning", wolf.scenario, -1,
             ("as played {}", wolf.at_end("payment"), q.at_end("payment"), 2),
             ("in the contracts {}", wolf.contract_payment, q.contract_payment, 2),
         ),
@@ -285,7 +325,7 @@ def _shape(wolf: Trials, series: str, sign: int) -> ClaimVerdict:
     if seen == "partly":
         numbers += f", having turned back by {100 * back:.0f} % of the way"
     return ClaimVerdict(
-        f"{series.capitalize()}s keep {word}, then settle", wolf.preset, seen, numbers
+        f"{series.capitalize()}s keep {word}, then settle", wolf.scenario, seen, numbers
     )
 
 
@@ -299,18 +339,18 @@ def _speed(claim: str, fast: Trials, others: Sequence[Trials]) -> ClaimVerdict:
         parts.append(f"after {horizon:,}: {medians}")
     same = len(set(verdicts)) == 1
     seen = verdicts[0] if same else "depends on the length of the run"
-    return ClaimVerdict(claim, fast.preset, seen, "settled (median) " + "; ".join(parts))
+    return ClaimVerdict(claim, fast.scenario, seen, "settled (median) " + "; ".join(parts))
 
 
 def _quality(greedy: Trials, wolf: Trials, q: Trials) -> ClaimVerdict:
     seen = all_of([positive(other.quality - greedy.quality) for other in (wolf, q)])
     each = ", ".join(f"{shown(t.quality, 1)} % ({_name(t.learner)})" for t in (greedy, wolf, q))
     claim = "Greedy has the worst model performance"
-    return ClaimVerdict(claim, greedy.preset, seen, f"quality of the contracts {each}")
+    return ClaimVerdict(claim, greedy.scenario, seen, f"quality of the contracts {each}")
 
 
 def _played_and_signed(
-    claim: str, preset: str, sign: int, *pairs: tuple[str, FloatArray, FloatArray, int]
+    claim: str, scenario: str, sign: int, *pairs: tuple[str, FloatArray, FloatArray, int]
 ) -> ClaimVerdict:
     """A claim on what is played (exploration included) and on what is signed in the end.
 
@@ -323,12 +363,17 @@ def _played_and_signed(
         words.format(" against ".join(shown(one, digits) for one in both))
         for words, *both, digits in pairs
     )
-    return ClaimVerdict(claim, preset, seen, numbers)
+    return ClaimVerdict(claim, scenario, seen, numbers)
 
 
 def _nash(wolf: Trials, q: Trials, greedy: Trials) -> ClaimVerdict:
     """Equal within 5 % of the equilibrium's gain, or not."""
-    share = wolf.contract_gain / wolf.equilibrium_gain
+    claim = "WoLF-PHC converges to the Nash equilibrium"
+    gainful = wolf.equilibrium_gain > 0
+    if not gainful.any():
+        numbers = f"curator's gain {shown(wolf.contract_gain, 2)}; {_NO_GAIN}"
+        return ClaimVerdict(claim, wolf.scenario, OPEN, numbers)
+    share = wolf.contract_gain[gainful] / wolf.equilibrium_gain[gainful]
     near = positive(np.minimum(share - 0.95, 1.05 - share))
     exploitable = ", ".join(
         f"{shown(t.exploitability, 3)} ({_name(t.learner)})" for t in (wolf, q, greedy)
@@ -337,8 +382,7 @@ def _nash(wolf: Trials, q: Trials, greedy: Trials) -> ClaimVerdict:
         f"curator's gain {shown(wolf.contract_gain, 2)}, {shown(100 * share, 0)} % of the exact "
         f"equilibrium's; exploitability {exploitable}"
     )
-    claim = "WoLF-PHC converges to the Nash equilibrium"
-    return ClaimVerdict(claim, wolf.preset, NO if near == OPPOSITE else near, numbers)
+    return ClaimVerdict(claim, wolf.scenario, NO if near == OPPOSITE else near, numbers)
 
 
 def judge_adaptation(adaptations: Sequence[Adaptation]) -> list[ClaimVerdict]:
@@ -347,11 +391,13 @@ def judge_adaptation(adaptations: Sequence[Adaptation]) -> list[ClaimVerdict]:
     for change in dict.fromkeys(one.change for one in adaptations):
         by_learner = {one.learner: one for one in adaptations if one.change == change}
         wolf = by_learner["dypp"]
-        seen = positive(wolf.after - RECOVERED * wolf.before)
+        apart = wolf.after - RECOVERED * wolf.before
+        seen = positive(apart[~np.isnan(apart)])
         claim = f"WoLF-PHC adapts when all privacy costs {change}"
         shares = ", ".join(_adapted(one) for one in by_learner.values())
         numbers = f"share of the equilibrium's gain before and after: {shares}"
-        out.append(ClaimVerdict(claim, "market", NO if seen == OPPOSITE else seen, numbers))
+        seen = NO if seen == OPPOSITE else seen
+        out.append(ClaimVerdict(claim, wolf.scenario, seen, numbers))
     return out
 
 
@@ -360,7 +406,10 @@ def _adapted(one: Adaptation) -> str:
     again = f"{len(back)} of {len(one.after)} seeds recover"
     if len(back):
         again += f", in the median in {np.median(back):,.0f} iterations"
-    before, after = shown(100 * one.before, 0), shown(100 * one.after, 0)
+    known = ~np.isnan(one.before + one.after)
+    if not known.any():
+        return f"{_NO_GAIN} ({_name(one.learner)}; {again})"
+    before, after = (shown(100 * share[known], 0) for share in (one.before, one.after))
     return f"{before} % and {after} % ({_name(one.learner)}; {again})"
 
 
