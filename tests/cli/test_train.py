@@ -33,7 +33,7 @@ from noisemarket.privacy.accountant import JournalledAccountant
 pytestmark = pytest.mark.process
 
 ROUNDS = TRAINED
-WHOLE = ("averaging=0.5", "shard_steps=200")
+WHOLE = ("averaging=0.5", "protection=sharded", "records_per_shard=2", "shard_steps=200")
 """Of the run that is killed: its rounds take a quarter of a second, so there is time to."""
 
 
@@ -88,8 +88,8 @@ def test_a_run_leaves_everything_in_its_folder(whole: tuple[Path, dict[str, Any]
     for name in ("rho", "epsilon"):
         assert list(summary[name]) == ["min", "median", "max"]
         assert 0 < summary[name]["min"] <= summary[name]["median"] <= summary[name]["max"]
-    # rho = 2 clip^2 / (shards^2 sigma^2) a round
-    assert summary["rho"]["max"] == pytest.approx(ROUNDS * 2 / (64 * 0.1) ** 2, rel=1e-2)
+    # rho = 2 clip^2 / (shards^2 sigma^2) a round, with half of 100 records
+    assert summary["rho"]["max"] == pytest.approx(ROUNDS * 2 / (50 * 0.1) ** 2, rel=1e-2)
     contracts = (folder / "contracts.csv").read_text().splitlines()
     assert contracts[0] == "owner,sigma"
     assert len(contracts) == 5

@@ -31,7 +31,7 @@ from noisemarket.federated.models.linear import LinearMaker
 from noisemarket.federated.models.model import ModelMaker
 from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.federated.partition import Partition
-from noisemarket.federated.protections import DPSGD, Paper, Protection, Sharded, Upload
+from noisemarket.federated.protections import DPSGD, Paper, PerRecord, Protection, Sharded, Upload
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, TrainingPlan, train
 from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.orders import Order
@@ -44,7 +44,8 @@ SIGMA = (0.1, 0.2, 0.0, 0.3)
 EVERYBODY = [0, 1, 2, 3]
 PROTECTIONS: dict[str, Protection] = {
     "paper": Paper(16, 0.1, 1),
-    "sharded": Sharded(shards=8, clip=0.5, steps=2, rate=0.2),
+    "per_record": PerRecord(clip=0.5, rate=2.0),
+    "sharded": Sharded(records_per_shard=5, clip=0.5, steps=2, rate=0.2),
     "dp_sgd": DPSGD(batch=10, rate=0.1, clip=1.0),
 }
 DIVERGING = "diverging"

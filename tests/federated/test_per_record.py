@@ -105,7 +105,7 @@ def test_a_contract_states_its_own_owners_shards_and_epsilon() -> None:
     assert PerRecord.settings_in(pair.protection_settings) == {
         "records_per_shard": 2,
         "clip": 1.0,
-        "rate": 5.0,
+        "rate": 8.0,
     }
     again = PerRecord.from_contract(Contract.from_bytes(pair.bytes()).protection_settings)
     assert again == PerRecord(records_per_shard=2)

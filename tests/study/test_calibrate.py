@@ -385,7 +385,7 @@ def test_what_cannot_be_resumed(
     measured(tmp_path / "good", Grid())
     shutil.copytree(tmp_path / "good", tmp_path / "broken")
     (tmp_path / "broken" / "calibration.json").write_text('{"name": "x"}')
-    changed(tmp_path / "good", tmp_path / "edited", "scenario.toml", "shards = 64", "shards = 32")
+    changed(tmp_path / "good", tmp_path / "edited", "scenario.toml", "clip = 1.0", "clip = 2.0")
     files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as end:
@@ -428,7 +428,13 @@ def test_a_fingerprint_is_of_what_a_point_depends_on(tmp_path: Path) -> None:
 
     same = of()
     assert same == of(seed=9, data="elsewhere", noise="simulated", epsilon_cap=3.0, discount=0.5)
-    others = {"shards": 32, "rounds": 29, "owners": 99, "data_size": 500.0, "protection": "paper"}
+    others = {
+        "records_per_shard": 2,
+        "rounds": 29,
+        "owners": 99,
+        "data_size": 500.0,
+        "protection": "paper",
+    }
     for name, value in others.items():
         assert of(**{name: value}) != same
     assert fingerprint(Scenario.from_preset("market"), "other data") != same

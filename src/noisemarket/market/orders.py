@@ -410,6 +410,11 @@ class PreparedMarket:
         sigma = self.environment.levels.sigmas[contracts.saving]
         agreed = order(self.scenario, self.environment, sigma, like=self.order)
         rounds = agreed.plan.rounds
+        for budget, name in zip(agreed.budgets, agreed.names, strict=True):
+            if math.isinf(budget.rho_per_round) and math.isfinite(budget.rho_cap):
+                remedy = f"cannot hold for owner {name}, which would add no noise: drop the cap, "
+                remedy += "or give owners a population.floor above 0."
+                raise BadInput("privacy cap", budget.rho_cap, remedy)
         budgets = tuple(replace(b, rho_cap=privacy_cap(b, rounds)) for b in agreed.budgets)
         return replace(agreed, budgets=budgets)
 

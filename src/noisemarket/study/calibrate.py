@@ -17,6 +17,7 @@ from noisemarket.errors import BadInput
 from noisemarket.federated.aggregation import VERSION as RULE_VERSION
 from noisemarket.market.orders import given_sigma
 from noisemarket.scenario import Scenario
+from noisemarket.scenario.account import protection_of
 from noisemarket.scenario.population_file import read_population
 from noisemarket.study.trainings import Key, Orders, TrainingResult, TrainingTask, data_of
 
@@ -108,7 +109,7 @@ def usual_plan(scenario: Scenario, command: str) -> CalibrationPlan:
     owners, data = scenario.population.owners, data_of(scenario)
     mixed = [one for one in MIXED if 0 < round(one[0] * owners) < owners]
     grid = Grid(mixed=tuple(mixed) if scenario.training.weighting == "noise" else ())
-    name = f"{scenario.privacy.protection}-measured"
+    name = f"{protection_of(scenario).name}-measured"
     alike = fingerprint(scenario, data.sha256)
     return CalibrationPlan(name, grid, command, data.sha256, data.classes, alike)
 

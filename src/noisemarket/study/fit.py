@@ -34,7 +34,7 @@ from noisemarket.errors import BadInput
 from noisemarket.game.levels import FloatArray
 from noisemarket.game.surface import SURFACES, LossSurface
 from noisemarket.scenario import Scenario
-from noisemarket.scenario.account import tuned
+from noisemarket.scenario.account import protection_of, tuned
 from noisemarket.scenario.surface_file import surface_text
 from noisemarket.study.calibrate import Point
 
@@ -388,7 +388,7 @@ class Calibration:
             "complete": not self.missing,
             "points": len(self.points),
             "points_wanted": self.wanted,
-            "protection": scenario.privacy.protection,
+            "protection": protection_of(scenario).name,
             "owners": scenario.population.owners,
             "rounds": scenario.training.rounds,
             "averaged": _averaged(scenario),

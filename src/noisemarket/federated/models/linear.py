@@ -49,6 +49,10 @@ class LinearRecords(Records):
     def take(self, indices: NDArray[np.int64]) -> LinearRecords:
         return LinearRecords(self.features[indices], self.labels[indices])
 
+    def longest(self) -> float:
+        """The greatest length of a record's features; NaN if there is one."""
+        return float(_lengths(self.features).max(initial=0.0))
+
     def products(self, shards: int) -> Double:
         """The products of features within each shard, (shards, records, records); computed once."""
         if shards not in self._products:
