@@ -104,7 +104,7 @@ def advice(summary: Mapping[str, Any]) -> str | None:
         for row in (own, clock)
     )
     return (
-        f"The clock auction would have bought {better}, {name_of(own['mechanism'])} bought "
+        f"The clock auction would have bought {better}; {name_of(own['mechanism'])} bought "
         f"{bought}. To choose it: --mechanism {CLOCK}"
     )
 
