@@ -76,10 +76,10 @@ def test_the_tour_runs_from_top_to_bottom(tmp_path: Path) -> None:
     outputs = [one for cell in notebook.cells for one in cell.get("outputs", ())]
     said = "\n".join(str(one.get("text", "")) for one in outputs)
     without, under = map(float, re.findall(r"([\d.]+) % (?:without|under)", said))
-    assert 50 < without < under
+    assert 20 < without < under
     sold = re.findall(r"^owner (\d+) keeps noise 0\.1 and is paid", said, re.MULTILINE)
     assert sold
-    assert f"Owner {sold[0]}, protection sharded, noise sigma 0.1, 6 uploads" in said
+    assert f"Owner {sold[0]}, protection per_record, noise sigma 0.1, 6 uploads" in said
     assert "Sound: " in said
     assert "best portfolio" in said
     assert sum("image/png" in one.get("data", {}) for one in outputs) == 1
