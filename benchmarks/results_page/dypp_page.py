@@ -147,13 +147,13 @@ def numbers_of(claims: list[Mapping[str, str]], begins: str, preset: str) -> str
     return next(
         one["numbers"]
         for one in claims
-        if one["claim"].startswith(begins) and one["preset"] == preset
+        if one["claim"].startswith(begins) and one["scenario"] == preset
     )
 
 
 def seen(claims: list[Mapping[str, str]], begins: str) -> str:
     """Whether a claim was seen, under each preset that it was tried with."""
-    found = {one["preset"]: one["seen"] for one in claims if one["claim"].startswith(begins)}
+    found = {one["scenario"]: one["seen"] for one in claims if one["claim"].startswith(begins)}
     if len(set(found.values())) == 1:
         return next(iter(found.values()))
     return "; ".join(f"`{preset}`: {words}" for preset, words in found.items())

@@ -211,7 +211,7 @@ def test_what_cannot_be_resumed_stays_as_it_was(
 
 @pytest.mark.usefixtures("undrawn")
 def test_budgets_spent_before_a_round_was_done(images: Path, tmp_path: Path) -> None:
-    cost = 2 / (64 * 0.1) ** 2
+    cost = 2 / (100 * 0.1) ** 2  # an owner has 100 records
     run = [
         *train_words(images, "noise=secure", f"rho_cap={1.5 * cost}", rounds=2),
         "--sigma",
@@ -337,7 +337,7 @@ def test_a_full_disk_in_mid_training_is_one_sentence(images: Path, tmp_path: Pat
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_cap_ends_training_and_is_shown(images: Path, tmp_path: Path) -> None:
-    cost = 2 / (64 * 0.1) ** 2
+    cost = 2 / (100 * 0.1) ** 2  # an owner has 100 records
     run = [*train_words(images, f"rho_cap={2.5 * cost}"), "--sigma", "0.1", "--workers", "1"]
     done = call_here(*run, "--out", "r", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -17,7 +17,7 @@ def test_points_are_those_of_training_under_the_contracts(tmp_path: Path) -> Non
     images = write_images(tmp_path)
     scenario = Scenario.from_preset(
         "market", owners=3, data_size=30, rounds=2, surface="printed", data=str(images),
-        protection="sharded", shards=4, iterations=50,
+        iterations=50,
     )  # fmt: skip
     names = ("equilibrium", "greedy")
     rows = measured(scenario, names, (1, 2), 2, tmp_path / "kept", workers=1)

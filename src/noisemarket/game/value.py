@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from noisemarket.federated.aggregation import (
     Noise,
     PublicFigures,
+    counted,
     effective_noise,
     effective_share,
     owner_weights,
@@ -112,7 +113,7 @@ class JointValue:
         return cls(
             levels=environment.levels,
             surface=environment.surface,
-            records=np.rint(environment.population.data_size).astype(np.int64),
+            records=counted(np.rint(environment.population.data_size).astype(np.int64)),
             beta=math.fsum(now.beta) / owners,
             dealt=math.fsum(environment.population.beta) / owners,
             quality_price=owners * now.quality_weight * now.quality_value,

@@ -147,6 +147,10 @@ class Contract(Document):
     """Share of the rounds below which nothing is paid."""
     false_alarm: Share = 0.0
     """The chance that the job accuses any honest owner."""
+    weight_cap: Share | None = None
+    """The largest share of one owner in the mean of a round."""
+    count_cap: Number | None = None
+    """An owner's records count up to so many times the median of all owners."""
     version: Annotated[int, AfterValidator(_version)] = VERSION
 
     @model_validator(mode="after")

@@ -197,7 +197,8 @@ class _OpenJob:
         scenario, manifest, curator = self.market.scenario, self.manifest, self.curator
         clock, budget = _LapClock(), budget_of(scenario)
 
-        work, levels = work_of(scenario), self.market.environment.levels
+        environment = self.market.environment
+        work, levels = work_of(scenario, len(environment)), environment.levels
         invitation = JobInvitation(manifest.job, curator.public_key, work, levels)
         negotiation = self._negotiate(invitation, watch)
         if not negotiation.agreement.complete:

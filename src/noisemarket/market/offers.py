@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from noisemarket.errors import BadInput
+from noisemarket.federated.aggregation import COUNT_CAP
 from noisemarket.federated.protections import Clipped
 from noisemarket.federated.rounds import RoundResult, State
 from noisemarket.files import JsonLines, read_json_lines
@@ -31,6 +32,7 @@ from noisemarket.ledger.receipts import Receipt
 from noisemarket.ledger.settlement import Verdict
 from noisemarket.ledger.store import Ledger, open_ledger
 from noisemarket.market.inspection import SAME_NOISE, UploadInspector
+from noisemarket.market.orders import weight_cap_of
 from noisemarket.owner.terms import contract_of
 from noisemarket.privacy.accountant import Accountant, JournalledAccountant
 from noisemarket.privacy.statement import OwnerId
@@ -67,7 +69,7 @@ class Curator:
         return Receipt.of(self._key, contract, stage, head, paid)
 
 
-def work_of(scenario: Scenario) -> dict[str, Any]:
+def work_of(scenario: Scenario, owners: int) -> dict[str, Any]:
     """What the contracts of a scenario's job say beyond the trade (``terms.WORK``)."""
     protection, market, privacy = protection_of(scenario), scenario.market, scenario.privacy
     return {
@@ -80,6 +82,8 @@ def work_of(scenario: Scenario) -> dict[str, Any]:
         "missed_rounds": market.missed_rounds,
         "minimum_share": market.minimum_share,
         "false_alarm": market.false_alarm,
+        "weight_cap": weight_cap_of(scenario.training, owners),
+        "count_cap": COUNT_CAP,
     }
 
 
@@ -146,6 +150,8 @@ def draft_clipped(
         "missed_rounds": missed_rounds,
         "minimum_share": minimum_share,
         "false_alarm": false_alarm,
+        "weight_cap": None,
+        "count_cap": None,
         "offered_at": offered,
         "expires_at": expires,
     }

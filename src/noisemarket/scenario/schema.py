@@ -227,8 +227,10 @@ class TrainingSection(Section):
         description="weights of the owners' updates: noise, data_size, equal, or "
         "package.module:Name",
     )
-    weight_cap: float = Field(
-        1.0, gt=0, le=1, description="largest share of one owner in the mean; 1: no limit"
+    weight_cap: Annotated[float, Field(gt=0, le=1)] | Auto = Field(
+        "auto",
+        description="largest share of one owner in the mean; auto: 0.1, or 2 / owners if more; 1: "
+        "no limit",
     )
     server_rate: Positive | Auto = Field(
         "auto", description="factor of the mean update; auto: by the noise in it"
