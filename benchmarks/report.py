@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from textwrap import fill
 
-from benchmarks.results_page.accuracy import accuracy_part
+from benchmarks.results_page.accuracy import accuracy_part, epsilon_part
 from benchmarks.results_page.common import ROOT, filled
 from benchmarks.results_page.demo_part import demo_part
 from benchmarks.results_page.dypp_page import INSTEAD, claims, dypp_parts, readme_sentence
@@ -58,6 +58,7 @@ def page() -> str:
         "them, with command, date and machine). ± is half of the 95 % interval over the seeds.",
         *dypp_parts(),
         *lying_part(),
+        *epsilon_part(),
         *accuracy_part(),
         *cheats_part(),
         *INSTEAD,
