@@ -85,9 +85,11 @@ def money_section(found: Stored) -> list[str]:
         f"{ahead(found)} {clock_against(found)}",
         "Why: DyPP's curator values each owner's noise as if that owner trained a model of its "
         "own. But there is one model, and information adds up as 1/sigma², so it pays to [buy much "
-        "from the few who are cheap](mechanisms.md#the-clock-auction). On the loss surface of the "
-        "default model DyPP finds no trade that pays, and buys nothing; here it plays on that of "
-        "the CNN.",
+        "from the few who are cheap](mechanisms.md#the-clock-auction). Measured when an owner's "
+        "records were cut into 64 shards: on the loss surface of the default model of then DyPP "
+        "found no trade that pays, so here it plays on that of the CNN. With [a record as its own "
+        "shard](#why-a-record-is-its-own-shard) it trades on the default model, [as above]"
+        "(#the-whole-market).",
     ]
 
 

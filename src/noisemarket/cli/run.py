@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 EMBEDDED, FLOWER = "embedded", "flower"
 
-DRAWS = {"features": 3, "cnn": 1}
+DRAWS = {"features": 2, "cnn": 1}
 """Draws of the noise that are compared by default."""
 
 Choices = dict[str, Any]
@@ -77,7 +77,7 @@ def run(
         int | None,
         Option(
             min=1,
-            help="Draws of the noise that are compared; by default 3 for features, 1 for the CNN.",
+            help="Draws of the noise that are compared; by default 2 for features, 1 for the CNN.",
         ),
     ] = None,
     engine: Annotated[

@@ -169,8 +169,11 @@ class LinearModel(Model):
             scaled = (by_shard * -share[:, None]).reshape(wrong.shape)[: len(own)]
         total = np.zeros((self.classes, self.dimension))
         for at in range(0, len(own), _BLOCK):
-            some = np.flatnonzero(good[at : at + _BLOCK]) + at
-            total += scaled[some].T @ own.features[some].astype(np.float64)
+            block = slice(at, at + _BLOCK)
+            part, features = scaled[block], own.features[block]
+            if not good[block].all():
+                part, features = part[good[block]], features[good[block]]
+            total += part.T @ features.astype(np.float64)
         return total.reshape(-1)
 
     def score(
