@@ -75,6 +75,11 @@ def worth(environment: Environment, contracts: Contracts, done: BoolArray | None
     mean_owner, mean_curator, gain, quality, _ = (sums / count).tolist()
     joint = JointValue.of(environment)
     paid = environment.levels.payments[contracts.payment[counted]]
+    kept = Contracts(
+        saving=np.where(counted, contracts.saving, 0),
+        payment=np.where(counted, contracts.payment, 0),
+        signed=contracts.signed & counted,
+    )
     return Worth(
         mean_saving=float(environment.levels.savings[contracts.saving[counted]].sum()) / count,
         mean_payment=float(paid.sum()) / count,
@@ -85,8 +90,8 @@ def worth(environment: Environment, contracts: Contracts, done: BoolArray | None
         signed_share=float(contracts.signed[counted].sum()) / count,
         total_payment=float(paid.sum()),
         owners_surplus=float(sums[4]),
-        model_quality=joint.fitted_quality(contracts),
-        predicted_value=joint.gain(contracts),
+        model_quality=joint.fitted_quality(kept),
+        predicted_value=joint.gain(kept),
     )
 
 
