@@ -84,7 +84,7 @@ def compare(
             if value is not None:
                 remedy = "is for trained comparisons: leave out --game-only."
                 raise BadInput(f"--{name}", str(value), remedy)
-        scenario = with_surface(load(file, preset, settings, seed), workers)
+        scenario = load(file, preset, settings, seed)
         _game_only(scenario, named, out, overwrite, file, as_json)
         return
     if resume is not None:
@@ -94,8 +94,9 @@ def compare(
         scenario = load_scenario(path / "scenario.toml")
         folder = RunFolder.reopen(path)
     else:
-        scenario = with_surface(load(file, preset, settings, seed), workers)
+        scenario = load(file, preset, settings, seed)
         plan = _plan(scenario, named, seeds, budgets)
+        scenario = with_surface(scenario, workers)
         command = command_line(context, *_words(plan))
         folder = new_folder(scenario, "compare", out, overwrite, file)
     effort = Effort()
@@ -151,8 +152,9 @@ def _game_only(
     from noisemarket.study.compare import check, parts_of
 
     names = named or list(MECHANISMS)
-    environment = scenario.environment()
     check(scenario, parts_of(names), trained=False)
+    scenario = with_surface(scenario, None)
+    environment = scenario.environment()
     with new_folder(scenario, "compare", out, overwrite, file) as folder:
         results: dict[str, Negotiation] = {}
         with stoppable() as stop, progress("mechanisms") as bar:

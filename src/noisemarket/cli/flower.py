@@ -9,7 +9,7 @@ import typer
 from typer import Argument, Option
 
 from noisemarket.cli import options as opt
-from noisemarket.cli.common import load, with_surface
+from noisemarket.cli.common import load
 from noisemarket.errors import BadInput
 
 
@@ -34,9 +34,10 @@ def up(
 
     count = owners or (5 if file is None else None)
     counted = [] if count is None else [f"owners={count}"]
-    scenario = with_surface(load(file, None, [*counted, *(settings or [])], seed), workers)
+    scenario = load(file, None, [*counted, *(settings or [])], seed)
     given = {"engine": FLOWER, "draws": None, "baselines": False}
-    carry_out(*start(scenario, given, out, overwrite, file), workers, as_json, asked=True)
+    started = start(scenario, given, out, overwrite, file, workers)
+    carry_out(*started, workers, as_json, asked=True)
 
 
 def app(

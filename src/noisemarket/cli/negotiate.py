@@ -64,10 +64,10 @@ def negotiate(
         # a whole run leaves out the owners that the budget does not pay for
         only_with("joint", "--budget", budget, scenario)
     chosen = find_mechanism(scenario.mechanism)
+    chosen.check(scenario.environment(), run_options(scenario))
+    writable_file("--contracts", contracts)
     scenario = with_surface(scenario, workers)
     environment = scenario.environment()
-    chosen.check(environment, run_options(scenario))
-    writable_file("--contracts", contracts)
     with new_folder(scenario, scenario.mechanism, out, overwrite, file) as folder:
         agreement = _play(chosen, scenario, environment, folder, workers)
         result = Negotiation(scenario, environment, agreement)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -93,8 +94,7 @@ def run(
             file, preset, settings, seed,
             mechanism=mechanism, budget=budget, target_accuracy=target_accuracy,
         )  # fmt: skip
-        scenario = with_surface(scenario, workers)
-        folder, market, choices = start(scenario, given, out, overwrite, file)
+        folder, market, choices = start(scenario, given, out, overwrite, file, workers)
     else:
         allowed = ("--engine", "--[no-]baselines", "--draws", "--workers")
         path = resumed(context, resume, "a run folder", ("scenario.toml", "status.json"), *allowed)
@@ -103,9 +103,10 @@ def run(
 
 
 def start(
-    scenario: Scenario, given: Choices, out: str | None, overwrite: bool, file: str | None
-) -> tuple[RunFolder, PreparedMarket, Choices]:
-    """Check everything, then open a new run folder."""
+    scenario: Scenario, given: Choices, out: str | None, overwrite: bool, file: str | None,
+    workers: int | None,
+) -> tuple[RunFolder, PreparedMarket, Choices]:  # fmt: skip
+    """Check everything, find the job's loss surface, then open a new run folder."""
     from noisemarket.market.orders import check_asks, prepare
 
     market = prepare(scenario)
@@ -115,6 +116,8 @@ def start(
         need_flower()
         check_asks(scenario, market.environment)
     choices = _chosen(scenario, given, {})
+    scenario = with_surface(scenario, workers)
+    market = replace(market, scenario=scenario, environment=scenario.environment())
     return new_folder(scenario, "run", out, overwrite, file, **choices), market, choices
 
 
