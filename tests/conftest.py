@@ -85,11 +85,11 @@ settings.load_profile("ci" if IN_CI else "local")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One more worker than cores, but for the quick tests: the longest files mostly wait for
+    """Two more workers than cores, but for the quick tests: the longest files mostly wait for
     Flower, a browser or a process that is killed, and other files use the cores meanwhile."""
     from noisemarket.machine import available_cores
 
-    return available_cores() + (0 if config.getoption("--quick") else 1)
+    return available_cores() + (0 if config.getoption("--quick") else 2)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
