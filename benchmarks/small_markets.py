@@ -26,6 +26,7 @@ from noisemarket.market.orders import Order, prepare
 from noisemarket.market.worker_processes import in_processes
 from noisemarket.scenario import Scenario, dump_scenario
 from noisemarket.study.compare import Decision, Plan, decisions
+from noisemarket.study.job_surface import with_surface
 from noisemarket.study.results import NO_TRADE, half_width
 
 STORED = Path(__file__).resolve().parent / "results" / "small-markets.json"
@@ -118,14 +119,6 @@ def summary(rows: Sequence[Row]) -> dict[str, Row]:
     return out
 
 
-def own_surface(scenario: Scenario, workers: int | None) -> tuple[Scenario, str]:
-    """The scenario with the loss surface of its job, and where that comes from."""
-    from noisemarket.study.job_surface import with_surface
-
-    found = with_surface(scenario, workers=workers)
-    return found.scenario, found.remark
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="Trade against no trade in small markets.")
     parser.add_argument("--owners", type=int, default=10)
@@ -139,11 +132,12 @@ def main() -> None:
     seeds = 2 if options.quick else options.seeds
     draws = 1 if options.quick else options.draws
     effort = Effort()
-    scenario, surface = own_surface(
+    ready = with_surface(
         Scenario.from_preset("market", owners=options.owners, seed=options.first_seed),
-        options.workers,
+        workers=options.workers,
     )
-    print(surface, flush=True)
+    scenario = ready.scenario
+    print(ready.remark, flush=True)
     job = digest(dump_scenario(scenario).encode()).hex()[:12]
     rows = measured(
         scenario, options.mechanisms.split(","),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,6 +55,7 @@ def negotiate(
     from noisemarket.files import write_atomic
     from noisemarket.market.negotiation import Negotiation, run_options
     from noisemarket.pricing import find_mechanism
+    from noisemarket.scenario.surface_file import find_surface
     from noisemarket.show.negotiation_report import summary_table, write_run
 
     scenario = load(
@@ -64,10 +66,11 @@ def negotiate(
         # a whole run leaves out the owners that the budget does not pay for
         only_with("joint", "--budget", budget, scenario)
     chosen = find_mechanism(scenario.mechanism)
-    chosen.check(scenario.environment(), run_options(scenario))
+    environment = scenario.environment()
+    chosen.check(environment, run_options(scenario))
     writable_file("--contracts", contracts)
     scenario = with_surface(scenario, workers)
-    environment = scenario.environment()
+    environment = replace(environment, surface=find_surface(scenario.surface_name()))
     with new_folder(scenario, scenario.mechanism, out, overwrite, file) as folder:
         agreement = _play(chosen, scenario, environment, folder, workers)
         result = Negotiation(scenario, environment, agreement)

@@ -108,6 +108,7 @@ def start(
 ) -> tuple[RunFolder, PreparedMarket, Choices]:  # fmt: skip
     """Check everything, find the job's loss surface, then open a new run folder."""
     from noisemarket.market.orders import check_asks, prepare
+    from noisemarket.scenario.surface_file import find_surface
 
     market = prepare(scenario)
     if given["engine"] == FLOWER:
@@ -117,7 +118,9 @@ def start(
         check_asks(scenario, market.environment)
     choices = _chosen(scenario, given, {})
     scenario = with_surface(scenario, workers)
-    market = replace(market, scenario=scenario, environment=scenario.environment())
+    surface = find_surface(scenario.surface_name())
+    environment = replace(market.environment, surface=surface)
+    market = replace(market, scenario=scenario, environment=environment)
     return new_folder(scenario, "run", out, overwrite, file, **choices), market, choices
 
 

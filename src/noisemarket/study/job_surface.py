@@ -122,8 +122,12 @@ def _known(scenario: Scenario) -> tuple[str, bool]:
 
 def _betas(scenario: Scenario) -> tuple[float, ...]:
     """The non-IID degrees to measure: all owners' one, or the least, the median and the most."""
-    beta = scenario.environment(secrets=False).population.beta
-    found = np.quantile(beta, [0.0, 0.5, 1.0])
+    people = scenario.population
+    if isinstance(people.beta, float) and not people.file:  # known without drawing the owners
+        found = np.array([people.beta])
+    else:
+        beta = scenario.environment(secrets=False).population.beta
+        found = np.quantile(beta, [0.0, 0.5, 1.0])
     return tuple(dict.fromkeys(float(f"{one:.3g}") for one in found))
 
 
