@@ -16,7 +16,7 @@ def benchmarks() -> dict[str, str]:
     for file in sorted(HERE.glob("*.py")):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         if any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body):
-            found[file.stem] = (ast.get_docstring(tree) or "").splitlines()[0]
+            found[file.stem.replace("_", "-")] = (ast.get_docstring(tree) or "").splitlines()[0]
     return found
 
 
@@ -28,4 +28,4 @@ if __name__ == "__main__":
         sys.exit(len(sys.argv) > 1)
     name = sys.argv.pop(1)
     sys.argv[0] = f"python -m benchmarks {name}"
-    importlib.import_module(f"benchmarks.{name}").main()
+    importlib.import_module(f"benchmarks.{name.replace('-', '_')}").main()

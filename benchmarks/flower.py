@@ -229,7 +229,7 @@ def main() -> None:
                 "owners": owners, "rounds": rounds, "mechanism": given.mechanism
             }  # fmt: skip
             if given.quick:
-                settings |= {"iterations": 400, "data_size": 60, "shards": 4}
+                settings |= {"iterations": 400, "data_size": 60}
             scenario = Scenario.from_preset("market", **settings)
             letter = messages_of(run_options(scenario).play)
             scenario = Scenario.from_preset("market", **settings, interactions_per_message=letter)

@@ -13,12 +13,12 @@ from __future__ import annotations
 import re
 from textwrap import fill
 
-from benchmarks.results_page.accuracy import accuracy_part
+from benchmarks.results_page.accuracy import accuracy_part, epsilon_part
 from benchmarks.results_page.common import ROOT, filled
 from benchmarks.results_page.demo_part import demo_part
 from benchmarks.results_page.dypp_page import INSTEAD, claims, dypp_parts, readme_sentence
 from benchmarks.results_page.figures import draw
-from benchmarks.results_page.study_parts import cheats_part, lying_part
+from benchmarks.results_page.study_parts import cheats_part, lying_part, market_part
 
 PAGE = ROOT / "docs" / "explanation" / "results.md"
 README = ROOT / "README.md"
@@ -56,8 +56,10 @@ def page() -> str:
         "What we found about the paper's mechanism DyPP, two-layer WoLF-PHC, beside others. Made "
         "by `python -m benchmarks report` from stored results (`benchmarks/results` has all of "
         "them, with command, date and machine). ± is half of the 95 % interval over the seeds.",
+        *market_part(),
         *dypp_parts(),
         *lying_part(),
+        *epsilon_part(),
         *accuracy_part(),
         *cheats_part(),
         *INSTEAD,

@@ -7,6 +7,7 @@
     python -m benchmarks studies fashion       # Fashion-MNIST: accuracy over noise, clock and DyPP
     python -m benchmarks studies uneven        # few sellers of uneven data
     python -m benchmarks studies lying         # what owners gain by lying, without a budget
+    python -m benchmarks studies per-record    # accuracy of the default protection by epsilon
     python -m benchmarks studies gain-per-money  # the clock for at most 120 against DyPP for 300
 
 docs/explanation/results.md is made from what they store. Trainings are kept in ``runs/`` and not
@@ -36,7 +37,9 @@ from noisemarket.market.summary import deployed
 from noisemarket.market.training import carry_out
 from noisemarket.pricing import MECHANISMS
 from noisemarket.privacy.accountant import Accountant
+from noisemarket.privacy.zcdp import Neighbours, sigma_for_epsilon
 from noisemarket.scenario import Scenario, load_scenario
+from noisemarket.scenario.account import protection_of
 from noisemarket.study.compare import Plan
 from noisemarket.study.lying import mean_and_most, most_gained_by_lying
 from noisemarket.study.results import NO_TRADE, Row, half_width, means, paired_p
@@ -51,6 +54,9 @@ Rows = list[dict[str, Any]]
 
 LOWER = 0.05
 """The floor of sellers in the second run of the clock auction of ``gain``."""
+
+EPSILONS = (0.093, 0.2, 0.66, 1.07, 1.41)
+"""Of every owner in ``per_record``, at the scenario's delta and rounds."""
 
 EVEN = 1e9
 """A beta at which weights count no difference between owners."""
@@ -170,6 +176,27 @@ def fashion(seeds: int, workers: int | None) -> dict[str, Any]:
     return {"seeds": seeds, "rows": rows, "by_sigma": by_sigma}
 
 
+def per_record(seeds: int, workers: int | None) -> dict[str, Any]:
+    """Accuracy of the default model and protection by the epsilon of every owner; 0: no noise."""
+    rows: Rows = []
+    for beta, epsilons in ((1.0, (*EPSILONS, 0.0)), (0.1, (1.07,))):
+        scenario = Scenario.from_preset("market", beta=beta)
+        owners, size = scenario.population.owners, int(scenario.population.data_size)  # type: ignore[arg-type]
+        privacy, rounds = scenario.privacy, scenario.training.rounds
+        reach = protection_of(scenario).sensitivity(0, size, Neighbours.REPLACE_ONE)
+        file = TrainingFile(training_file(f"study-per-record-{beta:g}"))
+        for epsilon in epsilons:
+            sigma = epsilon and sigma_for_epsilon(reach, epsilon, privacy.delta, rounds)
+            tasks = [TrainingTask(seed, np.full(owners, sigma)) for seed in range(1, seeds + 1)]
+            file.train(scenario, tasks, workers=workers)
+            ends = [file.results[task.key].accuracies[-1] for task in tasks]
+            row = {"beta": beta, "epsilon": epsilon or None, "sigma": sigma, "accuracies": ends}
+            row |= {"accuracy": float(np.mean(ends)), "half_width": half_width(ends)}
+            rows.append(row)
+            print(row, flush=True)
+    return {"seeds": seeds, "rows": rows}
+
+
 def three(scenario: Scenario, seeds: int, file: TrainingFile, workers: int | None) -> Rows:
     """Clock, bisection and DyPP at their best under two budgets, a short row for each case."""
     plan = Plan(("clock", "bisection", "dypp"), (100.0, 300.0), tuple(range(1, seeds + 1)))
@@ -285,6 +312,7 @@ STUDIES: dict[str, tuple[Callable[[int, int | None], dict[str, Any]], int]] = {
     "adaptation": (adaptation, 10),
     "epsilon": (epsilon, 10),
     "fashion": (fashion, 10),
+    "per-record": (per_record, 10),
     "uneven": (uneven, 3),
     "lying": (lying, 10),
     "gain-per-money": (gain, 10),

@@ -48,7 +48,7 @@ def main() -> None:
         scenario,
         data=data,
         model=MLP,
-        protection=nm.Sharded(shards=50, clip=1.0, steps=4, rate=0.5),
+        protection=nm.Sharded(records_per_shard=12, clip=1.0, steps=4, rate=0.5),
         sigma=[0.1 if owner % 2 else 0.3 for owner in range(OWNERS)],
         watch=lambda done: print(f"round {done.number:2}: {done.score.accuracy:.1f} %"),
     )

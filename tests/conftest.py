@@ -72,6 +72,7 @@ _cache.touch()
 _drop_old_caches(_cache.parent)
 os.environ["NUMBA_CACHE_DIR"] = str(_cache)
 os.environ["MPLBACKEND"] = "Agg"
+os.environ["NOISEMARKET_SURFACES"] = "off"  # else every small job would be measured first
 # A worker of pytest-xdist has one core: threads would wait for each other, busily.
 for _library in ("OMP", "MKL", "OPENBLAS"):
     os.environ[f"{_library}_NUM_THREADS"] = "1"
@@ -84,11 +85,11 @@ settings.load_profile("ci" if IN_CI else "local")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One more worker than cores, but for the quick tests: the longest files mostly wait for
+    """Two more workers than cores, but for the quick tests: the longest files mostly wait for
     Flower, a browser or a process that is killed, and other files use the cores meanwhile."""
     from noisemarket.machine import available_cores
 
-    return available_cores() + (0 if config.getoption("--quick") else 1)
+    return available_cores() + (0 if config.getoption("--quick") else 2)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,7 +12,6 @@ import pytest
 from benchmarks import report
 from benchmarks.campaign import compact
 from benchmarks.results_page import common, figures
-from benchmarks.results_page.accuracy import accuracy_of
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
@@ -109,14 +108,3 @@ def test_the_campaign_keeps_means_of_the_rounds() -> None:
     assert "same_contracts" not in short
     assert len(short["per_round"]) == 9 * 3
     assert short["per_round"][0]["mean"][0] == 50.0
-
-
-def test_accuracy_over_noise_is_that_of_the_measured_surface() -> None:
-    """The page on training has the means of the trainings that calibration kept."""
-    means = {
-        sigma: sum(found := accuracy_of("features-mnist", sigma, 1.0)) / len(found)
-        for sigma in (0.6, 0.45, 0.3, 0.2, 0.1, 0.05, 0.0)
-    }
-    (row,) = re.findall(r"^\| MNIST, beta 1 \|.*$", read(PAGES / "training.md"), re.MULTILINE)
-    shown = [float(cell.split("±")[0]) for cell in row.split("|")[2:-1]]
-    assert shown == [round(mean, 1) for mean in means.values()]

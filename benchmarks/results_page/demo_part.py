@@ -39,7 +39,7 @@ def _in_words(found: Document) -> str:
     drawn = market["accuracies"]
     words = (
         f"Of {found['owners']} owners {market['sellers']} gave up noise, for "
-        f"{each:g} units each on average. Weighed by their noise they carry {carried:.0f} % of "
+        f"{each:.1f} units each on average. Weighed by their noise they carry {carried:.0f} % of "
         f"the model, which gained {gain:.1f} points. A curator that knows all costs gains "
         f"{most:.1f} for at most that money (it spends {best['paid']:g})."
     )
@@ -47,10 +47,10 @@ def _in_words(found: Document) -> str:
     name = head_of(beside["name"], beside["mechanism"])
     if beside["sellers"]:
         more = beside["mean_accuracy"] - none["mean_accuracy"]
-        words += f" {name} gains {more:.1f} for {beside['paid']:g}."
+        words += f" The {name} gains {more:.1f} for {beside['paid']:g}."
     else:
         words += f" {name} finds no trade that pays on this model."
     return words + (
-        f" Noise is drawn again in every run: the market's three draws differ by "
+        f" Noise is drawn again in every run: the market's draws differ by "
         f"{max(drawn) - min(drawn):.1f} points."
     )

@@ -85,9 +85,11 @@ def money_section(found: Stored) -> list[str]:
         f"{ahead(found)} {clock_against(found)}",
         "Why: DyPP's curator values each owner's noise as if that owner trained a model of its "
         "own. But there is one model, and information adds up as 1/sigma², so it pays to [buy much "
-        "from the few who are cheap](mechanisms.md#the-clock-auction). On the loss surface of the "
-        "default model DyPP finds no trade that pays, and buys nothing; here it plays on that of "
-        "the CNN.",
+        "from the few who are cheap](mechanisms.md#the-clock-auction). Measured when an owner's "
+        "records were cut into 64 shards: on the loss surface of the default model of then DyPP "
+        "found no trade that pays, so here it plays on that of the CNN. With [a record as its own "
+        "shard](#why-a-record-is-its-own-shard) it trades on the default model, [as above]"
+        "(#the-whole-market).",
     ]
 
 
@@ -147,13 +149,13 @@ def numbers_of(claims: list[Mapping[str, str]], begins: str, preset: str) -> str
     return next(
         one["numbers"]
         for one in claims
-        if one["claim"].startswith(begins) and one["preset"] == preset
+        if one["claim"].startswith(begins) and one["scenario"] == preset
     )
 
 
 def seen(claims: list[Mapping[str, str]], begins: str) -> str:
     """Whether a claim was seen, under each preset that it was tried with."""
-    found = {one["preset"]: one["seen"] for one in claims if one["claim"].startswith(begins)}
+    found = {one["scenario"]: one["seen"] for one in claims if one["claim"].startswith(begins)}
     if len(set(found.values())) == 1:
         return next(iter(found.values()))
     return "; ".join(f"`{preset}`: {words}" for preset, words in found.items())

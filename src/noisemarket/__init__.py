@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from noisemarket.pricing.tables import AgreedContract
     from noisemarket.scenario import Scenario, dump_scenario, load_scenario
     from noisemarket.study.compare import compare
+    from noisemarket.study.job_surface import with_surface
     from noisemarket.study.results import GameRow, Row
 
 __version__ = "0.1.0"
@@ -64,6 +65,7 @@ _PUBLIC = {
     "noisemarket.market.negotiation": ("Negotiation", "negotiate"),
     "noisemarket.scenario": ("Scenario", "dump_scenario", "load_scenario"),
     "noisemarket.market.training": ("Training", "train"),
+    "noisemarket.study.job_surface": ("with_surface",),
     "noisemarket.study.compare": ("compare",),
     "noisemarket.study.results": ("GameRow", "Row"),
 }
@@ -102,6 +104,7 @@ __all__ = [
     "negotiate",
     "run_market",
     "train",
+    "with_surface",
 ]
 
 

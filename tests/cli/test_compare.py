@@ -32,7 +32,7 @@ MECHANISMS = "clock,greedy,equilibrium"
 @pytest.fixture(scope="module")
 def words(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     images = write_images(tmp_path_factory.mktemp("mnist"))
-    given = {"owners": 4, "data_size": 30, "rounds": 3, "shards": 4, "iterations": 50,
+    given = {"owners": 4, "data_size": 30, "rounds": 3, "iterations": 50,
              "surface": "printed", "data": images}  # fmt: skip
     pairs = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
     return [*pairs, "--mechanisms", MECHANISMS, "--seeds", "3", "--budgets", "20,none",

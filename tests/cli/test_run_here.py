@@ -183,7 +183,7 @@ def stops(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("noisemarket.market.job.run_market", stopped)
 
 
-@pytest.mark.parametrize(("noted", "draws"), [(2, 2), (None, 3), (0, 3), (True, 3), ("2", 3)])
+@pytest.mark.parametrize(("noted", "draws"), [(3, 3), (None, 2), (0, 2), (True, 2), ("3", 2)])
 def test_a_status_without_draws_means_the_default_of_the_model(
     noted: object, draws: int, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

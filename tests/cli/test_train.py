@@ -33,7 +33,7 @@ from noisemarket.privacy.accountant import JournalledAccountant
 pytestmark = pytest.mark.process
 
 ROUNDS = TRAINED
-WHOLE = ("averaging=0.5", "shard_steps=200")
+WHOLE = ("averaging=0.5", "protection=sharded", "records_per_shard=2", "shard_steps=200")
 """Of the run that is killed: its rounds take a quarter of a second, so there is time to."""
 
 
@@ -88,8 +88,8 @@ def test_a_run_leaves_everything_in_its_folder(whole: tuple[Path, dict[str, Any]
     for name in ("rho", "epsilon"):
         assert list(summary[name]) == ["min", "median", "max"]
         assert 0 < summary[name]["min"] <= summary[name]["median"] <= summary[name]["max"]
-    # rho = 2 clip^2 / (shards^2 sigma^2) a round
-    assert summary["rho"]["max"] == pytest.approx(ROUNDS * 2 / (64 * 0.1) ** 2, rel=1e-2)
+    # rho = 2 clip^2 / (shards^2 sigma^2) a round, with half of 100 records
+    assert summary["rho"]["max"] == pytest.approx(ROUNDS * 2 / (50 * 0.1) ** 2, rel=1e-2)
     contracts = (folder / "contracts.csv").read_text().splitlines()
     assert contracts[0] == "owner,sigma"
     assert len(contracts) == 5
@@ -211,7 +211,7 @@ def test_what_cannot_be_resumed_stays_as_it_was(
 
 @pytest.mark.usefixtures("undrawn")
 def test_budgets_spent_before_a_round_was_done(images: Path, tmp_path: Path) -> None:
-    cost = 2 / (64 * 0.1) ** 2
+    cost = 2 / (100 * 0.1) ** 2  # an owner has 100 records
     run = [
         *train_words(images, "noise=secure", f"rho_cap={1.5 * cost}", rounds=2),
         "--sigma",
@@ -337,7 +337,7 @@ def test_a_full_disk_in_mid_training_is_one_sentence(images: Path, tmp_path: Pat
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_cap_ends_training_and_is_shown(images: Path, tmp_path: Path) -> None:
-    cost = 2 / (64 * 0.1) ** 2
+    cost = 2 / (100 * 0.1) ** 2  # an owner has 100 records
     run = [*train_words(images, f"rho_cap={2.5 * cost}"), "--sigma", "0.1", "--workers", "1"]
     done = call_here(*run, "--out", "r", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -37,7 +37,7 @@ GOOD = "owner,sigma\n0,0.1\n1,0.1\n2,0.1\n3,0.1\n"
         (["--sigma", "0.1", "--contracts", "good.csv"], "--contracts"),
         (["--sigma", "0.1", "--set", "clip=0"], "clip"),
         (["--sigma", "0.1", "--set", "clip=nan"], "clip"),
-        (["--sigma", "0.1", "--set", "shards=0"], "shards"),
+        (["--sigma", "0.1", "--set", "records_per_shard=0"], "records_per_shard"),
         (["--sigma", "0.1", "--set", "rounds=0"], "rounds"),
         (["--sigma", "0.1", "--set", "averaging=1"], "averaging"),
         (["--sigma", "0.1", "--set", "channels=[0,8]"], "channels"),
@@ -95,7 +95,8 @@ def test_bad_input_is_one_sentence_and_leaves_no_folder(
 
 @pytest.mark.parametrize(
     ("name", "more", "first"),
-    [("train", ["--sigma", "0.1"], "contracts.csv"), ("compare", [], "plan.json"),
+    [("train", ["--sigma", "0.1"], "contracts.csv"),
+     ("compare", ["--set", "surface=printed"], "plan.json"),  # of no job: there is no remark on it
      ("calibrate", [], "calibration.json")],
 )  # fmt: skip
 def test_a_run_whose_first_file_cannot_be_written_is_incomplete(

@@ -86,7 +86,10 @@ def begin(open_channel: Open, folder: Path, **settings: Any) -> Negotiated:
     job.prepare()
     key = KeyPair.obtain(job.curator).public_hex
     invitation = JobInvitation(
-        job.manifest().job, key, work_of(scenario), scenario.environment().levels
+        job.manifest().job,
+        key,
+        work_of(scenario, scenario.population.owners),
+        scenario.environment().levels,
     )
     names = [str(name) for name in scenario.environment().population.names]
     owners = Owners(open_channel(scenario, folder), names, job.curator)

@@ -31,7 +31,7 @@ from noisemarket.federated.models.linear import LinearMaker
 from noisemarket.federated.models.model import ModelMaker
 from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.federated.partition import Partition
-from noisemarket.federated.protections import DPSGD, Paper, Protection, Sharded, Upload
+from noisemarket.federated.protections import DPSGD, Paper, PerRecord, Protection, Sharded, Upload
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, TrainingPlan, train
 from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.orders import Order
@@ -44,7 +44,8 @@ SIGMA = (0.1, 0.2, 0.0, 0.3)
 EVERYBODY = [0, 1, 2, 3]
 PROTECTIONS: dict[str, Protection] = {
     "paper": Paper(16, 0.1, 1),
-    "sharded": Sharded(shards=8, clip=0.5, steps=2, rate=0.2),
+    "per_record": PerRecord(clip=0.5, rate=2.0),
+    "sharded": Sharded(records_per_shard=5, clip=0.5, steps=2, rate=0.2),
     "dp_sgd": DPSGD(batch=10, rate=0.1, clip=1.0),
 }
 DIVERGING = "diverging"
@@ -69,10 +70,12 @@ Uploads = dict[int, Upload | None]
 def data(model: str) -> Dataset:
     """Small data for a model, always the same."""
     rng = np.random.default_rng(2)
-    shape = (16, 16) if model == "cnn" else (256,)
-    images = rng.integers(0, 256, (140, *shape), dtype=np.uint8)
-    tests = rng.integers(0, 256, (1200, *shape), dtype=np.uint8)  # more than are tested at once
-    return Dataset.of(images, np.arange(140) % 4, tests, np.arange(1200) % 4)
+    labels, of_test = np.arange(140) % 4, np.arange(1200) % 4  # more than are tested at once
+    if model != "cnn":  # features of length 1: an owner declines longer ones
+        vectors = (rng.standard_normal((count, 256)) for count in (140, 1200))
+        return Dataset.of_features(next(vectors), labels, next(vectors), of_test)
+    images = (rng.integers(0, 256, (count, 16, 16), dtype=np.uint8) for count in (140, 1200))
+    return Dataset.of(next(images), labels, next(images), of_test)
 
 
 @cache

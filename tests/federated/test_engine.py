@@ -67,7 +67,7 @@ def job(
     order = np.random.default_rng(3).permutation(200)
     parts = np.split(order, np.cumsum(SIZES)[:-1])
     partition = Partition(tuple(np.sort(part) for part in parts), np.full((4, 4), 0.25))
-    made = protection or Sharded(shards=8, clip=0.5, steps=2, rate=0.2)
+    made = protection or Sharded(records_per_shard=6, clip=0.5, steps=2, rate=0.2)
     sigma = np.array([0.1, 0.2, 0.0, 0.3])
     return Job(data(), partition, model or LINEAR, made, sigma, 7, noise)  # type: ignore[arg-type]
 
@@ -158,7 +158,7 @@ class TestKeyedNoise:
             self.name(),
             self.name(seed=8),
             self.name(sigma=plain.sigma + 1e-9),
-            self.name(protection=Sharded(shards=8, clip=0.5, steps=3, rate=0.2)),
+            self.name(protection=Sharded(records_per_shard=6, clip=0.5, steps=3, rate=0.2)),
             self.name(protection=Paper()),
             self.name(model=TorchMaker(partial(CNN, (2, 3), 8))),
             self.name(model=TorchMaker(partial(copy.deepcopy, Net()))),

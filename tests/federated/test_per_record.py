@@ -86,6 +86,7 @@ def contract(records: int, **settings: object) -> Contract:
         "saving": 0.0, "sigma": 0.6, "payment": 0, "rounds": 30, "protection": "per_record",
         "settings": protection.settings(), "neighbours": "replace_one", "delta": 1e-5,
         "simulated": False, "missed_rounds": "pro_rata", "minimum_share": 0.5, "false_alarm": 1e-3,
+        "weight_cap": 0.1, "count_cap": 3.0,
         "offered_at": "2030-01-01T00:00:00+00:00", "expires_at": "2030-01-02T00:00:00+00:00",
     }  # fmt: skip
     budget = protection.budget(
@@ -105,7 +106,7 @@ def test_a_contract_states_its_own_owners_shards_and_epsilon() -> None:
     assert PerRecord.settings_in(pair.protection_settings) == {
         "records_per_shard": 2,
         "clip": 1.0,
-        "rate": 5.0,
+        "rate": 8.0,
     }
     again = PerRecord.from_contract(Contract.from_bytes(pair.bytes()).protection_settings)
     assert again == PerRecord(records_per_shard=2)

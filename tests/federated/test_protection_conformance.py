@@ -38,11 +38,7 @@ class TestFewRecords(ProtectionConformance):
 
 
 class TestSharded(ProtectionConformance):
-    protection = Sharded(shards=8, clip=0.5, steps=2, rate=0.3)
-
-
-class TestOneShard(ProtectionConformance):
-    protection = Sharded(shards=1, clip=0.5, steps=2, rate=0.3)
+    protection = Sharded(records_per_shard=5, clip=0.5, steps=2, rate=0.3)
 
 
 class TestDPSGD(ProtectionConformance):

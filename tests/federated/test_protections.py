@@ -24,6 +24,7 @@ from noisemarket.federated.protections import (
     PROTECTIONS,
     Clipped,
     Paper,
+    PerRecord,
     Protection,
     Sharded,
     UploadTask,
@@ -161,10 +162,10 @@ def test_paper_without_noise_is_plain_local_sgd(epochs: int, bias: bool) -> None
 
 
 class TestSharded:
-    protection = Sharded(shards=8, clip=0.5, steps=2, rate=0.3)
+    protection = Sharded(records_per_shard=5, clip=0.5, steps=2, rate=0.3)
 
     def test_without_clipping_it_is_the_mean_of_the_shards(self, model: Model) -> None:
-        protection, held = Sharded(shards=4, clip=1e6, steps=3, rate=0.3), records(10)
+        protection, held = Sharded(records_per_shard=3, clip=1e6, steps=3, rate=0.3), records(10)
         mean, start = np.zeros(len(model)), start_of(model)
         for shard in range(4):
             own, weights = model.records(held.inputs[shard::4], held.labels[shard::4]), start.copy()
@@ -178,42 +179,37 @@ class TestSharded:
     def test_one_shard_alone_stays_within_its_share(
         self, model: Model, name: str, rate: float
     ) -> None:
-        """A single record in a shard of its own; every other shard is empty."""
-        for shards, steps in ((1, 1), (64, 1), (64, 3)):
-            protection = Sharded(shards, clip=0.5, steps=steps, rate=rate)
+        """A single record in a shard of its own."""
+        for steps in (1, 3):
+            protection = Sharded(clip=0.5, steps=steps, rate=rate)
             alone = replaced(records(1), 0, ADVERSARIAL[name], 2)
             made = upload(model, protection, alone)
-            assert np.linalg.norm(made) <= 0.5 / shards + rounding_reach(made.size) / 2
+            assert np.linalg.norm(made) <= 0.5 + rounding_reach(made.size) / 2
 
     def test_two_opposite_records_use_up_the_bound(self, model: Model) -> None:
         """The sensitivity is no larger than it has to be."""
-        held, protection = records(8), Sharded(shards=8, clip=0.01, steps=1, rate=0.3)
+        held, protection = records(8), Sharded(records_per_shard=1, clip=0.01, steps=1, rate=0.3)
         image = np.ones(WIDTH, "f4")
         ends = [upload(model, protection, replaced(held, 0, way * image, 1)) for way in (1, -1)]
         assert np.linalg.norm(ends[0] - ends[1]) > 0.8 * 2 * 0.01 / 8
 
     def test_a_record_moves_its_own_shard_only(self, model: Model) -> None:
-        held, protection = records(), Sharded(shards=8, clip=1e-3, steps=1, rate=0.3)
+        held, protection = records(), Sharded(records_per_shard=5, clip=1e-3, steps=1, rate=0.3)
         before = upload(model, protection, held)
         after = upload(model, protection, replaced(held, 3, np.ones(WIDTH, "f4"), 0))
         assert 0 < np.linalg.norm(after - before) <= 2e-3 / 8 + rounding_reach(before.size)
-
-    def test_fewer_records_than_shards_keep_the_denominator(self, model: Model) -> None:
-        held = records(3)
-        eight, three = (upload(model, Sharded(k, 0.5, 2, 0.3), held) for k in (8, 3))
-        assert np.abs(eight * 8 - three * 3).max() < 1e-5
-        assert np.linalg.norm(eight) <= 3 * 0.5 / 8 + rounding_reach(eight.size)
 
     @pytest.mark.parametrize("value", [math.nan, math.inf])
     def test_a_shard_that_is_not_finite_counts_for_nothing(
         self, model: Model, value: float
     ) -> None:
+        """It stays in the number of shards: else one record would move the others' share too."""
         spoilt = replaced(records(8), 7, np.full(WIDTH, value, "f4"), 0)
-        fewer = Held(spoilt.inputs[:7], spoilt.labels[:7])
-        assert np.array_equal(
-            upload(model, self.protection, spoilt), upload(model, self.protection, fewer)
-        )
-        assert not upload(model, Sharded(1, 0.5, 2, 0.3), spoilt).any()
+        other = Held(spoilt.inputs[::2], spoilt.labels[::2])  # the one shard of two without it
+        expected = upload(model, self.protection, other) / 2
+        assert expected.any()
+        assert np.abs(upload(model, self.protection, spoilt) - expected).max() < 1e-6
+        assert not upload(model, Sharded(8, 0.5, 2, 0.3), spoilt).any()
 
     def test_no_records_are_noise_alone(self, model: Model) -> None:
         assert not upload(model, self.protection, records(0)).any()
@@ -223,11 +219,10 @@ class TestSharded:
         made = [upload(model, self.protection, records(), order=order) for order in (1, 2)]
         assert np.array_equal(*made)
 
-    def test_one_shard_hides_the_owner(self) -> None:
-        assert Sharded(shards=1).whole_owner
-        assert not Sharded(shards=2).whole_owner
-        assert not Paper().whole_owner
-        assert not DPSGD().whole_owner
+    def test_only_a_clipped_owner_is_hidden_as_a_whole(self) -> None:
+        assert Clipped(clip=1.0).whole_owner
+        for protection in (PerRecord(), Sharded(), Paper(), DPSGD()):
+            assert not protection.whole_owner
 
 
 class TestDPSGD:
@@ -259,7 +254,7 @@ class TestSensitivities:
     @pytest.mark.parametrize(("relation", "reach"), [("replace_one", 2.0), ("zero_out", 1.0)])
     def test_formulas(self, relation: str, reach: float) -> None:
         neighbours, extra = Neighbours(relation), rounding_reach(1000)
-        sharded = Sharded(shards=16, clip=3.0).sensitivity(1000, 500, neighbours)
+        sharded = Sharded(records_per_shard=32, clip=3.0).sensitivity(1000, 500, neighbours)
         assert sharded == pytest.approx(reach * 3.0 / 16 + extra, rel=1e-12)
         dp_sgd = DPSGD(batch=50, rate=0.1, clip=3.0)
         for count, steps in ((500, 10), (549, 10), (50, 1), (7, 1)):
@@ -275,21 +270,21 @@ def test_neighbours_in_words() -> None:
         Sharded().protects(replace),
         Sharded().protects(zero),
         DPSGD().protects(zero),
-        Sharded(1).protects(replace),
-        Sharded(1).protects(zero),
+        Clipped(1.0).protects(replace),
+        Clipped(1.0).protects(zero),
     }
     assert len(said) == 5
-    assert DPSGD().protects(replace) in said
-    assert {Clipped(1.0).protects(n) for n in Neighbours} <= said
+    assert DPSGD().protects(replace) == Sharded().protects(replace)
     assert "its shard" in Sharded().protects(zero)
-    assert all("whole data" in Sharded(1).protects(n) for n in Neighbours)
+    assert all("one record" in Sharded(1).protects(n) for n in Neighbours)
+    assert all("whole data" in Clipped(1.0).protects(n) for n in Neighbours)
 
 
 def test_sharded_bounds_a_convolutional_model_too() -> None:
     torch.manual_seed(1)
     model = TorchModel(CNN((2, 3), 8))
     inputs = np.random.default_rng(1).normal(size=(12, 1, 28, 28)).astype("f4")
-    protection = Sharded(shards=4, clip=0.1, steps=2, rate=0.5)
+    protection = Sharded(records_per_shard=3, clip=0.1, steps=2, rate=0.5)
     ends = []
     for value in (0.0, 1e5, -1e20):
         inputs[5] = value
@@ -301,7 +296,7 @@ def test_sharded_bounds_a_convolutional_model_too() -> None:
 
 class TestSettings:
     KEYS = {  # noqa: RUF012
-        "privacy.clip": 0.5, "privacy.shards": 8, "privacy.shard_steps": 3,
+        "privacy.clip": 0.5, "privacy.records_per_shard": 8, "privacy.shard_steps": 3,
         "privacy.shard_rate": 0.2, "training.batch": 16, "training.local_rate": 0.1,
         "training.local_epochs": 2,
     }  # fmt: skip
@@ -332,8 +327,8 @@ class TestSettings:
     @pytest.mark.parametrize(
         "make",
         [
-            lambda: Sharded(shards=0),
-            lambda: Sharded(shards=2.5),  # type: ignore[arg-type]
+            lambda: Sharded(records_per_shard=0),
+            lambda: Sharded(records_per_shard=2.5),  # type: ignore[arg-type]
             lambda: Sharded(steps=True),
             lambda: DPSGD(batch=-1),
             lambda: DPSGD(clip=math.nan),

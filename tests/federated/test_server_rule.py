@@ -15,8 +15,8 @@ from noisemarket.federated.aggregation import LONGEST, linear_steps, network_ste
 
 @pytest.mark.parametrize(
     ("sigma", "rate", "momentum"),
-    [(0.6, 6.0, 0.0), (0.45, 6.0, 0.25), (0.3, 6.0, 0.5), (0.1, 6.0, 5 / 6), (0.05, 7.2, 0.9),
-     (0.0, 15.0, 0.9)],
+    [(0.6, 6.0, 0.0), (0.3, 12.0, 0.0), (0.1, 36.0, 0.0), (0.05, 36.0, 0.5), (0.02, 36.0, 0.8),
+     (0.0, 100.0, 0.8)],
 )  # fmt: skip
 def test_the_steps_of_a_hundred_owners(sigma: float, rate: float, momentum: float) -> None:
     steps = linear_steps(sigma / 10, 1.0)

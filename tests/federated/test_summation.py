@@ -59,7 +59,7 @@ def test_sharded_rounds_to_single_precision_after_the_noise(
     task = UploadTask(
         model, model.first_weights(), held, 0.1, SimulatedNoise(1), np.random.default_rng(1)
     )
-    upload = Sharded(shards=8, clip=3.0).upload(task)
+    upload = Sharded(records_per_shard=5, clip=3.0).upload(task)
     (mean,) = seen
     assert (mean.dtype, upload.dtype) == (np.float64, np.float32)
     assert not np.array_equal(mean, mean.astype(np.float32))

@@ -18,6 +18,9 @@ from noisemarket.federated.aggregation import (
     Noise,
     PublicFigures,
     Weighting,
+    capped,
+    counted,
+    default_weight_cap,
     effective_noise,
     effective_share,
     owner_weights,
@@ -122,3 +125,26 @@ def test_what_cannot_weigh_is_refused(weights: Any, words: str) -> None:
 
     with pytest.raises(BadInput, match=words):
         owner_weights(Wrong(), some_figures())
+
+
+def test_stated_records_count_up_to_three_times_the_median() -> None:
+    stated = np.array([600] * 9 + [60_000])
+    assert counted(stated).tolist() == [600] * 9 + [1800]
+    assert counted(np.array([5])).tolist() == [5]
+
+
+@pytest.mark.parametrize(("owners", "cap"), [(1, 1.0), (2, 1.0), (5, 0.4), (20, 0.1), (1000, 0.1)])
+def test_the_default_cap_is_a_tenth_or_two_equal_shares(owners: int, cap: float) -> None:
+    assert default_weight_cap(owners) == cap
+
+
+def test_an_owner_that_overstates_its_records_a_hundredfold_gains_little_weight() -> None:
+    honest, lying = np.full(100, 600), np.full(100, 600)
+    lying[0] = 60_000
+    shares = []
+    for records in (honest, lying):
+        figures = PublicFigures(np.full(100, 0.1), counted(records), 30)
+        weights = capped(owner_weights(Noise(), figures), default_weight_cap(100))
+        shares.append(weights[0] / weights.sum())
+    assert shares[0] == pytest.approx(0.01)
+    assert shares[1] < 0.03

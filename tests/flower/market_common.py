@@ -45,7 +45,7 @@ def make_scenario(folder: Path, **more: Any) -> Scenario:
     folder.mkdir(parents=True, exist_ok=True)
     settings = {
         "mechanism": "dypp", "owners": 3, "rounds": 2, "noise": "simulated",
-        "shards": 4, "data": str(folder.parent / "pictures"), "iterations": 400,
+        "data": str(folder.parent / "pictures"), "iterations": 400,
         "interactions_per_message": 50,
         "window": 100, "saving_levels": 4, "payment_levels": 6, "privacy_cost": 0.61803,
         "markup": 0.07771, "seed": 7, "surface": "sharded-mnist", **more,

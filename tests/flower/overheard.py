@@ -79,12 +79,13 @@ class BareUpdates:
                 continue
             noise = sigma * np.sqrt(update.size)
             assert 0.7 * noise < np.linalg.norm(upload.numpy() - update) < 1.4 * noise
+            near = min(0.02 * noise, 0.5 * np.linalg.norm(update))
             rounded = add_noise(update, 0.0, SimulatedNoise(0))
             assert not said.says(update.tobytes())
             assert not said.says(rounded.tobytes())
             for array in said.arrays:
                 if array.size == update.size and array.dtype.kind == "f":
-                    assert np.linalg.norm(array.reshape(-1) - update) > 0.02 * noise
+                    assert np.linalg.norm(array.reshape(-1) - update) > near
 
 
 def _trained(reply: Message) -> bool:

@@ -66,7 +66,7 @@ def test_no_secret_is_in_any_message(tmp_path: Path, monkeypatch: pytest.MonkeyP
         private = Path(node.config["owner-folder"]) / "private.json"
         own_values = json.loads(private.read_text())
         private.write_text(json.dumps(own_values | {"seed": 1234567890123456789}))
-    bare = BareUpdates.of("sharded", monkeypatch)
+    bare = BareUpdates.of("per_record", monkeypatch)
     hold(grid, scenario, folder)
     kinds = {message.metadata.message_type for message in grid.sent}
     queries = {f"query.{kind}" for kind in ("key", "quotes", "contract", "signed", "settled")}

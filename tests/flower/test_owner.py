@@ -190,7 +190,13 @@ def test_a_spent_budget_is_refused_without_saying_how_much(tmp_path: Path) -> No
     order = make_order("secure")
     folder.keep_records(order.job.data.train_images[:20], order.job.data.train_labels[:20])
     terms = contract(
-        "anna", JOB, sigma=0.1, shards=4, settings={}, rounds=100, rho_cap=80.0
+        "anna",
+        JOB,
+        sigma=0.1,
+        shards=4,
+        settings={"records_per_shard": 5},
+        rounds=100,
+        rho_cap=80.0,
     )  # a round costs 12.5 + ...
     folder.agree(terms, {"index": 0, "seed": 0, "model": {}})
     config = {"owner": "anna", "owner-folder": str(tmp_path)}

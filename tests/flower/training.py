@@ -64,6 +64,8 @@ def deal(
             "missed_rounds": "pro_rata",
             "minimum_share": 0.5,
             "false_alarm": 1e-3,
+            "weight_cap": None,
+            "count_cap": None,
         }
         plan = {"index": index, "seed": job.seed, "model": dict(model)}
         owner.agree(contract_of(stated, budget, len(held)), plan)

@@ -31,10 +31,12 @@ def market(**settings: object) -> Environment:
 
 class TestEpsilonLoss:
     def test_it_is_the_epsilon_of_the_job_scaled_at_half_the_noise(self) -> None:
-        sold = market(payoff="epsilon_loss", rounds=7, clip=0.5, shards=32, delta=1e-6).sold
+        sold = market(
+            payoff="epsilon_loss", rounds=7, clip=0.5, records_per_shard=20, delta=1e-6
+        ).sold
 
-        def epsilon(sigma: float) -> float:  # 2 clip / shards is what a record can move
-            return gaussian_epsilon(7 * (2 * 0.5 / 32 / sigma) ** 2 / 2, 1e-6)
+        def epsilon(sigma: float) -> float:  # 2 clip / (600 / 20) is what a record can move
+            return gaussian_epsilon(7 * (2 * 0.5 / 30 / sigma) ** 2 / 2, 1e-6)
 
         unit = 0.3 / (epsilon(0.3) - epsilon(0.6))
         expected = [unit * (epsilon(0.6 - 0.05 * j) - epsilon(0.6)) for j in range(12)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.golden import recording
 
-ALONE = ("clock", "dypp", "bisection", "auction", "paper")
+ALONE = ("clock", "per_record", "dypp", "bisection", "auction", "paper")
 FLOWER, MESSAGES = "flower", "flower-messages"
 CASES = (*ALONE, FLOWER)
 

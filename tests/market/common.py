@@ -36,7 +36,6 @@ def settings(images: Path, **more: Any) -> dict[str, Any]:
         "rounds": ROUNDS,
         "channels": (4, 8),
         "hidden": 8,
-        "shards": 4,
         "surface": "printed",  # on the measured one these few owners hardly trade
         "noise": "simulated",
         "data": str(images),

@@ -264,7 +264,7 @@ def test_worker_processes_come_to_the_same(images: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize("owners", [1, 40])
 def test_any_number_of_owners(tmp_path: Path, owners: int) -> None:
     made = scenario(
-        write_images(tmp_path, 10 * owners), owners=owners, rounds=1, shards=2, channels=(1, 1),
+        write_images(tmp_path, 10 * owners), owners=owners, rounds=1, channels=(1, 1),
         hidden=2,
     )  # fmt: skip
     told, outcome = played(made, tmp_path / "run")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.ledger.common import changed
 from tests.market.common import (
@@ -18,6 +19,7 @@ from tests.market.common import (
 )
 
 from noisemarket.errors import BadInput, BadSignature, LedgerConflict
+from noisemarket.game.protocol import Contracts
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import Head
@@ -66,7 +68,7 @@ def parties(images: Path, folder: Path) -> Parties:
     owner = OwnerAgent(OwnerFolder("0", path, one_job=True))
     curator = Curator(folder / "curator")
     stated = {
-        **work_of(market.scenario),
+        **work_of(market.scenario, len(market.environment)),
         "job": "job",
         "owner": "0",
         "owner_key": owner.public_key,
@@ -96,6 +98,8 @@ def test_an_owner_signs_only_what_it_agreed(images: Path, tmp_path: Path) -> Non
         {"missed_rounds": "all_rounds"},
         {"minimum_share": 0.9},
         {"false_alarm": 0.5},
+        {"weight_cap": 1.0},
+        {"count_cap": None},
         {"protection": "paper"},
         {"owner_key": "0" * 64},
         {"curator_key": "0" * 64},
@@ -217,3 +221,10 @@ def test_a_changed_scenario_signs_nothing_new(images: Path, tmp_path: Path) -> N
     with open_ledger(tmp_path) as ledger:
         assert ledger.head() == head
     played(scenario(images), tmp_path)
+
+
+def test_no_contract_without_noise_under_a_cap(images: Path) -> None:
+    market = prepare(scenario(images, rounds=2, rho_cap=5.0))
+    last = market.environment.levels.saving_levels
+    with pytest.raises(BadInput, match=r"privacy cap .* would add no noise"):
+        market.under(Contracts(np.array([last, 0, 0, 0]), np.zeros(4, int), np.ones(4, bool)))

@@ -51,7 +51,7 @@ def flat(train_records: int = 120) -> Dataset:
 
 
 def scenario(**settings: Any) -> nm.Scenario:
-    given = {"owners": 4, "rounds": 3, "noise": "simulated", "shards": 8, **settings}
+    given = {"owners": 4, "rounds": 3, "noise": "simulated", "records_per_shard": 4, **settings}
     return nm.Scenario.from_preset("market", **given)
 
 
@@ -68,7 +68,7 @@ def trained() -> Training:
         data=flat(),
         model=Net,
         partition=[*PARTS, range(110, 120)],
-        protection=nm.Sharded(shards=10, clip=0.5, steps=2, rate=0.5),
+        protection=nm.Sharded(records_per_shard=6, clip=0.5, steps=2, rate=0.5),
         workers=1,
         watch=lambda done: heard.append(done.number),
     )
@@ -84,9 +84,9 @@ def test_the_result_holds_rounds_model_and_statements(trained: Training) -> None
     assert trained.rounds[0].delivered == (0, 1, 2, 3)
     assert [one.sigma for one in trained.statements] == [0.1, 0.0, 0.2, 0.3]
     assert trained.weights.shape == (8 * 3 + 3,)  # frozen parameters are not uploaded
-    for one in trained.statements:
-        rounding = 2.0**-24 * np.sqrt(27)
-        expected = np.inf if one.sigma == 0 else (2 * 0.5 / 10 + rounding) ** 2 / 2 / one.sigma**2
+    for one, shards in zip(trained.statements, (10, 1, 8, 2), strict=True):
+        far = 2 * 0.5 / shards + 2.0**-24 * np.sqrt(27)
+        expected = np.inf if one.sigma == 0 else far**2 / 2 / one.sigma**2
         assert one.rho_per_round == pytest.approx(expected)
     assert "Nothing is guaranteed" in trained.statements[1].text()
 
@@ -197,7 +197,7 @@ def test_statements_are_under_the_owners_names(tmp_path: Path) -> None:
     people = scenario(file=str(tmp_path / "people.csv"), rounds=1)
     done = train(people, sigma=0.1, data=flat(), workers=1)
     assert [one.owner for one in done.statements] == names
-    assert done.statements[3].text().startswith("Owner dave, protection sharded")
+    assert done.statements[3].text().startswith("Owner dave, protection per_record")
 
 
 def test_pictures_through_the_scenarios_own_model() -> None:

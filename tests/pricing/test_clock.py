@@ -42,11 +42,11 @@ DEMANDS = {
     "value": Demand(),
     "budget": Demand(budget=14.0),
     "large budget": Demand(budget=40.0),
-    "target": Demand(target=94.0),
+    "target": Demand(target=91.0),
     "target and budget": Demand(target=93.0, budget=25.0),
     "scores": Demand(scored=True),
     "scores and budget": Demand(budget=14.0, scored=True),
-    "scores and target": Demand(target=94.0, scored=True),
+    "scores and target": Demand(target=91.0, scored=True),
 }
 CASES = [(k, d) for k in KINDS for d in DEMANDS if k == "sizes" or "scores" not in d]
 """Where all have as many records, scores change nothing."""
@@ -161,7 +161,7 @@ def test_who_stays_is_not_worse_off_when_another_leaves(kind: str, demand: str, 
         assert held[rest].all()
 
 
-@pytest.mark.parametrize("demand", [Demand(), Demand(budget=100.0), Demand(target=94.0)])
+@pytest.mark.parametrize("demand", [Demand(), Demand(budget=100.0), Demand(target=84.0)])
 def test_all_winners_sell_the_same_for_prices_one_level_apart_at_most(demand: Demand) -> None:
     environment = Scenario.from_preset("market").environment()
     contracts = play(environment, demand)
@@ -222,7 +222,7 @@ def test_scored_prices_are_higher_for_owners_with_more_records() -> None:
 
 def test_with_scores_a_budget_buys_more_where_owners_are_unequal() -> None:
     """Mean over 8 populations, on both surfaces: never less, and more where money is short."""
-    for model, least in (("features", 1.2), ("cnn", 1.03)):
+    for model, least in (("features", 1.1), ("cnn", 1.03)):
         gains = {scored: [] for scored in (False, True)}
         for seed in range(1, 9):
             scenario = Scenario.from_preset("market", seed=seed, data_size=UNEQUAL, model=model)
@@ -258,7 +258,7 @@ def test_an_owner_with_an_absurd_cost_changes_nobody_else() -> None:
     np.testing.assert_array_equal(after.payment, before.payment)
 
 
-@pytest.mark.parametrize("target", [93.0, 94.0, 94.5])
+@pytest.mark.parametrize("target", [80.0, 85.0, 89.0])
 def test_a_target_is_met_for_less_money_than_value_alone_would_spend(target: float) -> None:
     environment = Scenario.from_preset("market", seed=2).environment()
     joint = JointValue.of(environment)
@@ -269,7 +269,7 @@ def test_a_target_is_met_for_less_money_than_value_alone_would_spend(target: flo
 
 def test_a_target_that_needs_no_seller_buys_nothing() -> None:
     environment = Scenario.from_preset("market").environment()
-    assert not play(environment, Demand(target=92.0)).signed.any()
+    assert not play(environment, Demand(target=76.0)).signed.any()
 
 
 def test_owners_who_would_sell_for_nothing_sell_no_more_than_the_target_needs() -> None:
@@ -288,8 +288,8 @@ def test_a_target_that_cannot_be_reached_is_refused_in_one_sentence() -> None:
         r"with noise 0.1, for up to 1600:",
     ):
         ClockAuction.of(environment, Demand(target=99.0))
-    with pytest.raises(BadInput, match=r"96.5 is out of reach, the 7 owners who would sell"):
-        play(environment, Demand(target=96.5))
+    with pytest.raises(BadInput, match=r"90.0 is out of reach, the 7 owners who would sell"):
+        play(environment, Demand(target=90.0))
 
 
 @pytest.mark.parametrize(

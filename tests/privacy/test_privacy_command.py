@@ -24,7 +24,7 @@ def test_table_over_sigma() -> None:
     document = answer()
     found = {row["sigma"]: row["epsilon"] for row in document["table"]}
     assert [found[sigma] for sigma in (0.05, 0.1, 0.2, 0.3, 0.6)] == pytest.approx(
-        [19.81, 8.27, 3.66, 2.31, 1.07], abs=0.005
+        [1.406, 0.657, 0.309, 0.198, 0.093], abs=0.0006
     )
     assert document["guaranteed"]
     assert document["protects"] == "one record, replaced by any other"
@@ -32,12 +32,12 @@ def test_table_over_sigma() -> None:
 
 
 def test_both_ways() -> None:
-    document = answer("shards=50", sigma=0.3, epsilon=2.0)
+    document = answer("records_per_shard=12", sigma=0.3, epsilon=2.0)
     assert document["at_sigma"]["rho_per_round"] == pytest.approx(2 / (50 * 0.3) ** 2)
     assert document["at_sigma"]["rho_total"] == pytest.approx(60 / (50 * 0.3) ** 2)
     needed = document["for_epsilon"]
     assert needed["epsilon"] == pytest.approx(2.0)
-    back = answer("shards=50", sigma=needed["sigma"])
+    back = answer("records_per_shard=12", sigma=needed["sigma"])
     assert back["at_sigma"] == needed
 
 
@@ -52,8 +52,9 @@ def test_neighbours_are_named() -> None:
     one = answer(sigma=0.3)
     assert zero["at_sigma"]["rho_total"] == pytest.approx(one["at_sigma"]["rho_total"] / 4)
     assert zero["neighbours"] == "zero_out"
-    assert "its shard" in zero["protects"]
-    whole = answer("shards=1", sigma=0.3)
+    assert "gradient zeroed out" in zero["protects"]
+    assert "its shard" in answer("neighbours=zero_out", "records_per_shard=2")["protects"]
+    whole = answer("protection=clipped", sigma=0.3)
     assert whole["protects"] == "the owner's whole data, replaced by any other"
     assert whole["at_sigma"]["epsilon"] > 100
 
@@ -78,7 +79,7 @@ def test_words(capsys: pytest.CaptureFixture[str]) -> None:
     show(sigma=0.25, epsilon=2.0)
     shown = capsys.readouterr().out
     assert "Hidden: one record, replaced by any other (neighbours: replace_one)." in shown
-    assert "Epsilon 2 needs sigma 0.341268." in shown
+    assert "Epsilon 2 needs sigma 0.0364019." in shown
     assert "0.25" in shown
     show(sigma=0.0)
     assert "nothing is guaranteed" in capsys.readouterr().out
@@ -97,7 +98,7 @@ def test_without_a_finite_epsilon_nothing_is_guaranteed(
     assert f"Sigma {sigma:g}: " in shown
     assert "Hidden" not in shown
     assert "protection paper" not in shown
-    assert "19.81" in shown, "the table of other sigmas stands"
+    assert "1.406" in shown, "the table of other sigmas stands"
 
 
 def test_noise_beyond_measure(capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,7 +115,7 @@ def test_noise_beyond_measure(capsys: pytest.CaptureFixture[str]) -> None:
         ("clip=0", {}, "privacy.clip"),
         ("delta=1", {}, "privacy.delta"),
         ("rounds=0", {}, "training.rounds"),
-        ("shards=0", {}, "privacy.shards"),
+        ("records_per_shard=0", {}, "privacy.records_per_shard"),
         ("", {"epsilon": 0.0}, "epsilon"),
         ("", {"epsilon": math.nan}, "epsilon"),
         ("protection=paper", {"epsilon": 1.0}, "^epsilon .*paper guarantees no epsilon"),

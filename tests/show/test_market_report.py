@@ -1,13 +1,23 @@
-"""What a run says beside its market: the table of alternatives, and advice on the clock."""
+"""What a run shows: the table of alternatives, advice on the clock, and the figure."""
 
 from __future__ import annotations
 
+from itertools import combinations
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+from noisemarket.federated.engine import Score
+from noisemarket.federated.rounds import RoundResult
 from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM, Alternative, _without_repeats
+from noisemarket.market.negotiation import Negotiation, negotiate
+from noisemarket.market.outcome import OwnerOutcome
+from noisemarket.scenario import Scenario
+from noisemarket.show import market_report
 from noisemarket.show.market_report import advice, alternatives_table
 
 
@@ -78,3 +88,100 @@ def test_the_clock_is_advised_where_it_buys_more_for_less(
 def test_without_the_clock_beside_it_nothing_is_advised() -> None:
     assert advice({"alternatives": []}) is None
     assert advice({"alternatives": [row(MARKET, "clock", 7.0, None)]}) is None
+
+
+def owner_row(number: int, saving: float, epsilon: float, paid: float) -> OwnerOutcome:
+    return OwnerOutcome(
+        owner=str(number), records=600, saving_level=0, payment_level=0, saving=saving,
+        sigma=0.6 - saving, payment_micro=int(paid * 1e6), weight=0.1, rho=0.1, epsilon=epsilon,
+        delta=1e-5, releases=2, paid_micro=int(paid * 1e6), state="paid", reason="",
+    )  # fmt: skip
+
+
+def results(last: float) -> list[RoundResult]:
+    return [
+        RoundResult(number, Score(last - 10.0 / number + 1.25, 0.5), None, 0.1, 100, ())
+        for number in range(1, 9)
+    ]
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Draws the figure of a market with these sellers: (epsilon, paid) of each, others nothing."""
+
+    def draw(game: Negotiation, sellers: list[tuple[float, float]]) -> Any:
+        canvases: list[Any] = []
+        monkeypatch.setattr(market_report, "save", lambda canvas, *_: canvases.append(canvas) or [])
+        monkeypatch.setattr(market_report, "draw_partition", lambda *_: [])
+        rows = [owner_row(i, 0.5, *one) for i, one in enumerate(sellers)]
+        rows += [owner_row(i, 0.0, 0.093, 0.0) for i in range(len(rows), 100)]
+        order = SimpleNamespace(job=SimpleNamespace(partition=None, data=SimpleNamespace(
+            train_labels=None)))  # fmt: skip
+        outcome: Any = SimpleNamespace(
+            negotiation=game, mechanism=game.scenario.mechanism, owners=rows,
+            results=results(82.0), order=order,
+        )  # fmt: skip
+        others = [
+            alternative(UNIFORM, 0.6), alternative(MARKET, 0.4), alternative("clock", 0.3),
+            alternative("best_portfolio", 0.2), alternative(NO_DP, 0.0),
+        ]  # fmt: skip
+        ends = {UNIFORM: 75.6, MARKET: 82.5, "clock": 84.8, "best_portfolio": 84.9, NO_DP: 95.5}
+        compared: Any = {name: [results(end), results(end + 1.0)] for name, end in ends.items()}
+        folder: Any = SimpleNamespace(path=Path("r"))
+        market_report.draw_market(folder, outcome, compared, others)
+        return canvases[0]
+
+    return draw
+
+
+def overlapping(canvas: Any) -> list[tuple[str, str]]:
+    """Texts of each panel that lie on one another."""
+    renderer = FigureCanvasAgg(canvas).get_renderer()
+    canvas.draw(renderer)
+    out = []
+    for axis in canvas.axes:
+        texts = [one for one in axis.texts if one.get_text()]
+        boxes = [(one.get_text(), one.get_window_extent(renderer)) for one in texts]
+        out += [(a[0], b[0]) for a, b in combinations(boxes, 2) if a[1].overlaps(b[1])]
+    return out
+
+
+CHANGED = {"at": 600, "scale": {"privacy_cost": 0.5}}
+
+
+@pytest.mark.compiled
+def test_a_game_has_four_panels_with_the_exact_equilibrium(drawn: Any) -> None:
+    made = Scenario.from_preset("market", owners=4, iterations=1000, surface="printed",
+                                changes=(CHANGED,))  # fmt: skip
+    game = negotiate(made, threads=1)
+    many = [(1.41, 15.5 - i % 7) for i in range(20)]
+    canvas = drawn(game, many + [(0.2, 3.0), (0.3, 7.0), (0.65, 9.5), (0.9, 12.0)] * 2)
+    saving, payment, accuracy, privacy = canvas.axes
+    trace = game.agreement.trace
+    assert trace is not None
+    exact = [game.exactly("equilibrium", phase) for phase in (0, 1)]
+    for axis, series, name in (
+        (saving, trace.saving, "mean_saving"), (payment, trace.payment, "mean_payment"),
+    ):  # fmt: skip
+        np.testing.assert_array_equal(axis.lines[0].get_ydata(), series)
+        (step,) = axis.patches
+        levels, edges, _ = step.get_data()
+        assert [*levels] == [getattr(one, name) for one in exact]
+        assert [*edges] == [0.0, 600.0, 1000.0]
+        assert any("exact equilibrium" in text.get_text() for text in axis.texts)
+    assert "+6.6 points over no trade by DyPP" in accuracy.get_title(loc="left")
+    assert [one.get_text() for one in privacy.texts] == ["72 owners sold nothing"]
+    legend = [one.get_text() for one in privacy.get_legend().get_texts()]
+    assert legend == ["a dot: 1 owner", "a dot: 18 owners", "a dot: 72 owners"]
+    assert overlapping(canvas) == []
+
+
+def test_an_auction_has_two_panels(drawn: Any) -> None:
+    game = negotiate(Scenario.from_preset("market", owners=4), mechanism="clock")
+    canvas = drawn(game, [(0.66, 16.0)] * 7)
+    accuracy, privacy = canvas.axes
+    assert "points over no trade by clock auction" in accuracy.get_title(loc="left")
+    assert [one.get_text() for one in privacy.texts] == [
+        "7 owners\n16.00 each", "93 owners sold nothing",
+    ]  # fmt: skip
+    assert overlapping(canvas) == []

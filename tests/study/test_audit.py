@@ -38,8 +38,7 @@ pytestmark = pytest.mark.training
 
 SMALL = Target(TorchMaker(partial(CNN, (2, 3), 4, 10, 16)), (1, 16, 16), 10)
 PROTECTIONS: dict[str, Protection] = {
-    "sharded": Sharded(shards=4, clip=0.5, steps=2, rate=0.2),
-    "whole owner": Sharded(shards=1, clip=0.5, steps=2, rate=0.2),
+    "sharded": Sharded(records_per_shard=2, clip=0.5, steps=2, rate=0.2),
     "per_record": PerRecord(clip=0.5, rate=0.2),
     "few records": PerRecord(records_per_shard=3, clip=0.5, rate=0.2),
     "dp_sgd": DPSGD(batch=4, rate=0.1, clip=0.5),
@@ -131,12 +130,12 @@ def test_every_bug_is_caught(name: str, bug: str, target: Target) -> None:
 def test_every_bug_is_seeded_somewhere() -> None:
     assert set(BUGS) == {bug for _, bug in WRONG}
     assert bugs_of(PROTECTIONS["paper"]) == ("less_noise", "bare_layer")
-    assert not {"batch_clipping", "wrong_denominator"} & set(bugs_of(PROTECTIONS["whole owner"]))
+    assert not {"batch_clipping", "wrong_denominator"} & set(bugs_of(PROTECTIONS["clipped"]))
 
 
 @pytest.mark.slow
 def test_missing_noise_shows_in_a_canary_too() -> None:
-    buggy = Buggy(PROTECTIONS["whole owner"], "less_noise")
+    buggy = Buggy(PROTECTIONS["clipped"], "less_noise")
     result = small(buggy, trials=400, mu=2.5, target=LINEAR)
     assert "whole" in result.breaches
 
@@ -147,13 +146,13 @@ def test_a_repeated_noise_is_caught() -> None:
             return Stuck(self.seed)
 
     result = audit(
-        PROTECTIONS["whole owner"], mu=1.5, trials=30, confidence=0.9, noise=Stuck(1), target=PLAIN
+        PROTECTIONS["per_record"], mu=1.5, trials=30, confidence=0.9, noise=Stuck(1), target=PLAIN
     )
     assert "noise of changes between uploads" in result.breaches
 
 
 def test_secure_noise_is_the_default() -> None:
-    result = audit(Sharded(shards=1), trials=20, target=PLAIN)
+    result = audit(PerRecord(), trials=20, target=PLAIN)
     assert result.secure_noise
     assert result.source == SecureNoise.name
 
@@ -205,7 +204,7 @@ def test_any_module_can_be_audited() -> None:
     bare = Target(
         TorchMaker(lambda: nn.Sequential(nn.Flatten(), nn.Linear(9, 3, bias=False))), (1, 3, 3), 3
     )
-    result = audit(Sharded(shards=4), trials=20, noise=SimulatedNoise(1), target=bare)
+    result = audit(Sharded(records_per_shard=2), trials=20, noise=SimulatedNoise(1), target=bare)
     assert result.passed
     assert {finding.layer for finding in result.findings} == {None, "1.weight"}
 
@@ -228,14 +227,14 @@ def test_bad_options_are_refused(options: dict[str, float]) -> None:
         audit(Sharded(), **options)  # type: ignore[arg-type]
 
 
-def test_too_many_shards_are_refused() -> None:
+def test_too_large_shards_are_refused() -> None:
     with pytest.raises(BadInput, match="at most"):
-        audit(Sharded(shards=5000))
+        audit(Sharded(records_per_shard=5000))
 
 
 # The command
 
-TINY = ["--set", "channels=[1,2]", "--set", "hidden=3", "--set", "shards=2"]
+TINY = ["--set", "channels=[1,2]", "--set", "hidden=3", "--set", "records_per_shard=2"]
 
 
 def command(
@@ -270,7 +269,7 @@ def test_command_passes_and_leaves_a_run_folder(
 def test_command_ends_with_1_on_a_breach(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    buggy = Buggy(Sharded(shards=2), "no_clipping")
+    buggy = Buggy(Sharded(records_per_shard=2), "no_clipping")
     monkeypatch.setattr("noisemarket.scenario.account.protection_of", lambda scenario: buggy)
     out = str(tmp_path / "run")
     options = ["--trials", "80", "--confidence", "0.9", "--out", out]
@@ -294,7 +293,7 @@ def test_command_ends_with_1_on_a_breach(
         ["--sigma", "1e-12"],
         ["--set", "clip=1e30"],
         ["--set", "clip=1e-30"],
-        ["--set", "shard_rate=1e30"],
+        ["--set", "protection=sharded", "--set", "shard_rate=1e30"],
     ],
 )
 def test_bad_input_ends_with_2_and_changes_nothing(

@@ -119,7 +119,9 @@ def test_mixed_contracts_are_measured_with_their_effective_noise(
     monkeypatch.chdir(tmp_path)
     grid = ["--sigmas", "0.6", "--betas", "1", "--mixed", "0.34:0.1"]
     with pytest.raises(SystemExit):
-        main([*words(images, "protection=sharded", "owners=6"), *grid, "--out", "r"])
+        main(
+            [*words(images, "protection=sharded", "owners=6", "weight_cap=1"), *grid, "--out", "r"]
+        )
     alike, mixed = read_points(tmp_path / "r")
     assert (alike.effective_noise, alike.share) == pytest.approx((0.6, 1.0), rel=1e-3)
     weights = np.array([1 / (0.01 + 1 / 66)] * 2 + [1 / (0.36 + 1 / 66)] * 4)
@@ -385,7 +387,7 @@ def test_what_cannot_be_resumed(
     measured(tmp_path / "good", Grid())
     shutil.copytree(tmp_path / "good", tmp_path / "broken")
     (tmp_path / "broken" / "calibration.json").write_text('{"name": "x"}')
-    changed(tmp_path / "good", tmp_path / "edited", "scenario.toml", "shards = 64", "shards = 32")
+    changed(tmp_path / "good", tmp_path / "edited", "scenario.toml", "clip = 1.0", "clip = 2.0")
     files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as end:
@@ -427,11 +429,29 @@ def test_a_fingerprint_is_of_what_a_point_depends_on(tmp_path: Path) -> None:
         return fingerprint(Scenario.from_preset("market", **settings), "data")
 
     same = of()
-    assert same == of(seed=9, data="elsewhere", noise="simulated", epsilon_cap=3.0, discount=0.5)
-    others = {"shards": 32, "rounds": 29, "owners": 99, "data_size": 500.0, "protection": "paper"}
+    assert same == of(seed=9, discount=0.5)
+    counted = {
+        "noise": "simulated",
+        "epsilon_cap": 3.0,
+        "rho_cap": 0.5,
+        "delta": 1e-6,
+        "neighbours": "zero_out",
+    }
+    for name, value in counted.items():
+        assert of(**{name: value}) == same, "how privacy is counted does not matter"
+    others = {
+        "records_per_shard": 2,
+        "rounds": 29,
+        "owners": 99,
+        "data_size": 500.0,
+        "protection": "paper",
+    }
     for name, value in others.items():
         assert of(**{name: value}) != same
-    assert fingerprint(Scenario.from_preset("market"), "other data") != same
+    assert fingerprint(Scenario.from_preset("market"), "other data") == same, "MNIST by its name"
+    here, elsewhere = of(data="here"), of(data="elsewhere")
+    assert same != here == elsewhere, "one's own data by its content, wherever it lies"
+    assert fingerprint(Scenario.from_preset("market", data="here"), "other data") != here
     rows = "privacy_cost,data_size,beta,markup\n1,600,1,0\n"
     (tmp_path / "owners.csv").write_text(rows)
     (tmp_path / "copy.csv").write_text(rows)

@@ -25,7 +25,7 @@ PLAN = Plan(("clock", "greedy", "equilibrium"), (20.0, None), (1, 2))
 def scenario(tmp_path_factory: pytest.TempPathFactory) -> Scenario:
     images = write_images(tmp_path_factory.mktemp("mnist"))
     return Scenario.from_preset(
-        "market", owners=4, data_size=30, rounds=2, shards=4, surface="printed",
+        "market", owners=4, data_size=30, rounds=2, surface="printed",
         data=str(images), iterations=50,
     )  # fmt: skip
 

@@ -48,7 +48,7 @@ def scenario(tmp_path_factory: pytest.TempPathFactory) -> Scenario:
     images = write_images(tmp_path_factory.mktemp("mnist"))
     return Scenario.from_preset(
         "market", owners=4, data_size=30, rounds=2, surface="printed", data=str(images),
-        iterations=50, protection="sharded", shards=4,
+        iterations=50, protection="sharded", records_per_shard=8,
     )  # fmt: skip
 
 

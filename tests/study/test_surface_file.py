@@ -127,7 +127,7 @@ def test_the_file_of_a_calibration_says_where_it_comes_from(tmp_path: Path) -> N
     ]
     result = Calibration("own", "noisemarket calibrate --name own", 9, points, 10)
     scenario = Scenario.from_preset("paper", data="/somewhere/private/images")
-    text = result.surface_file(scenario)
+    text = result.surface_file(scenario, "")
     assert text is not None
     assert "private" not in text.replace("[provenance.privacy]", "")
     (tmp_path / "own.toml").write_text(text)
@@ -148,7 +148,7 @@ def test_the_file_of_a_calibration_says_where_it_comes_from(tmp_path: Path) -> N
 
 def test_without_a_fit_there_is_no_file() -> None:
     result = Calibration("own", "", 3, [], 10)
-    assert result.surface_file(Scenario()) is None
+    assert result.surface_file(Scenario(), "") is None
     assert result.remarks[0].startswith("No fit: ")
     assert result.rms_to_printed is None
 

@@ -34,7 +34,7 @@ EXAMPLES: dict[Callable[..., object], list[str]] = {
     train: ["train --contracts contracts.csv --set rounds=10", "train --sigma 0.3"],
     calibrate: ["calibrate --sigmas 0,0.3,0.6 --seeds 3 --name mine"],
     audit: ["audit --set protection=sharded"],
-    privacy: ["privacy --sigma 0.3", "privacy --epsilon 2 --set shards=1 --set rounds=10"],
+    privacy: ["privacy --sigma 0.3", "privacy --epsilon 2 --set protection=clipped"],
     scenario: ["scenario --preset paper > mine.toml", "scenario --explain"],
 }  # fmt: skip
 GROUPS: dict[str, tuple[str, list[Callable[..., object]]]] = {

@@ -112,7 +112,7 @@ def calibrate(
         result = Calibration(plan.name, plan.command, wanted, points, plan.labels)
         summary = result.summary(scenario)
         folder.write_json("summary.json", summary)
-        if (surface := result.surface_file(scenario)) is not None:
+        if (surface := result.surface_file(scenario, plan.data)) is not None:
             folder.write_text(f"{plan.name}.toml", surface)
         figures = draw_calibration(folder, result)
         state = "incomplete" if missing else "complete"

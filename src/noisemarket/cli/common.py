@@ -68,6 +68,26 @@ def load(
     return scenario
 
 
+def with_surface(scenario: Scenario, workers: int | None) -> Scenario:
+    """The scenario with a loss surface of its own job, measured now if there is none."""
+    from noisemarket.study import job_surface
+
+    with stoppable(TRAINING_DROPPED) as stop, progress("trainings") as bar:
+        line = bar.add_task("measuring the loss surface of this job", total=None, visible=False)
+
+        def watch(done: int, total: int) -> None:
+            bar.update(line, completed=done, total=total, visible=True)
+            if bar.disable and not done:
+                print(
+                    f"Measuring the loss surface of this job: {total} trainings.", file=sys.stderr
+                )
+
+        found = job_surface.with_surface(scenario, workers=workers, stop=stop, watch=watch)
+    if found.measured_now or not found.fits:
+        print(found.remark, file=sys.stderr, flush=True)
+    return found.scenario
+
+
 def only_with(ability: str, option: str, value: str, scenario: Scenario) -> None:
     """Refuse an option that means nothing to a mechanism without this ability."""
     from noisemarket.pricing import MECHANISMS, find_mechanism

@@ -25,6 +25,7 @@ from noisemarket.cli.common import (
     resumed,
     show,
     stoppable,
+    with_surface,
 )
 from noisemarket.errors import BadInput, Interrupted
 
@@ -95,6 +96,7 @@ def compare(
     else:
         scenario = load(file, preset, settings, seed)
         plan = _plan(scenario, named, seeds, budgets)
+        scenario = with_surface(scenario, workers)
         command = command_line(context, *_words(plan))
         folder = new_folder(scenario, "compare", out, overwrite, file)
     effort = Effort()
@@ -150,8 +152,9 @@ def _game_only(
     from noisemarket.study.compare import check, parts_of
 
     names = named or list(MECHANISMS)
-    environment = scenario.environment()
     check(scenario, parts_of(names), trained=False)
+    scenario = with_surface(scenario, None)
+    environment = scenario.environment()
     with new_folder(scenario, "compare", out, overwrite, file) as folder:
         results: dict[str, Negotiation] = {}
         with stoppable() as stop, progress("mechanisms") as bar:

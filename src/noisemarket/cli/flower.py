@@ -36,7 +36,8 @@ def up(
     counted = [] if count is None else [f"owners={count}"]
     scenario = load(file, None, [*counted, *(settings or [])], seed)
     given = {"engine": FLOWER, "draws": None, "baselines": False}
-    carry_out(*start(scenario, given, out, overwrite, file), workers, as_json, asked=True)
+    started = start(scenario, given, out, overwrite, file, workers)
+    carry_out(*started, workers, as_json, asked=True)
 
 
 def app(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,7 @@ from noisemarket.cli.common import (
     progress,
     show,
     stoppable,
+    with_surface,
     writable_file,
 )
 from noisemarket.errors import Interrupted
@@ -53,6 +55,7 @@ def negotiate(
     from noisemarket.files import write_atomic
     from noisemarket.market.negotiation import Negotiation, run_options
     from noisemarket.pricing import find_mechanism
+    from noisemarket.scenario.surface_file import find_surface
     from noisemarket.show.negotiation_report import summary_table, write_run
 
     scenario = load(
@@ -66,6 +69,8 @@ def negotiate(
     environment = scenario.environment()
     chosen.check(environment, run_options(scenario))
     writable_file("--contracts", contracts)
+    scenario = with_surface(scenario, workers)
+    environment = replace(environment, surface=find_surface(scenario.surface_name()))
     with new_folder(scenario, scenario.mechanism, out, overwrite, file) as folder:
         agreement = _play(chosen, scenario, environment, folder, workers)
         result = Negotiation(scenario, environment, agreement)

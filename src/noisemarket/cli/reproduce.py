@@ -17,6 +17,7 @@ from noisemarket.cli.common import (
     progress,
     show,
     stoppable,
+    with_surface,
     writable_file,
 )
 from noisemarket.errors import Interrupted
@@ -64,7 +65,8 @@ def reproduce(
     if file or preset or settings:
         given = {"owners": owners, "iterations": iterations}
         sized = [f"{name}={value}" for name, value in given.items() if value is not None]
-        scenario = own_game(load(file, preset, [*(settings or ()), *sized], seed))
+        chosen = load(file, preset, [*(settings or ()), *sized], seed)
+        scenario = own_game(with_surface(chosen, workers))
         games = {Path(file).stem if file else scenario.preset: scenario}
         words += [part for one in sized for part in ("--set", one)]
         opened = new_folder(scenario, "reproduction", out, overwrite, file)

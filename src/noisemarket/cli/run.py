@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +23,7 @@ from noisemarket.cli.common import (
     resumed,
     show,
     stoppable,
+    with_surface,
 )
 from noisemarket.errors import BadInput, Interrupted
 
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
 EMBEDDED, FLOWER = "embedded", "flower"
 
-DRAWS = {"features": 3, "cnn": 1}
+DRAWS = {"features": 2, "cnn": 1}
 """Draws of the noise that are compared by default."""
 
 Choices = dict[str, Any]
@@ -76,7 +78,7 @@ def run(
         int | None,
         Option(
             min=1,
-            help="Draws of the noise that are compared; by default 3 for features, 1 for the CNN.",
+            help="Draws of the noise that are compared; by default 2 for features, 1 for the CNN.",
         ),
     ] = None,
     engine: Annotated[
@@ -92,7 +94,7 @@ def run(
             file, preset, settings, seed,
             mechanism=mechanism, budget=budget, target_accuracy=target_accuracy,
         )  # fmt: skip
-        folder, market, choices = start(scenario, given, out, overwrite, file)
+        folder, market, choices = start(scenario, given, out, overwrite, file, workers)
     else:
         allowed = ("--engine", "--[no-]baselines", "--draws", "--workers")
         path = resumed(context, resume, "a run folder", ("scenario.toml", "status.json"), *allowed)
@@ -101,10 +103,12 @@ def run(
 
 
 def start(
-    scenario: Scenario, given: Choices, out: str | None, overwrite: bool, file: str | None
-) -> tuple[RunFolder, PreparedMarket, Choices]:
-    """Check everything, then open a new run folder."""
+    scenario: Scenario, given: Choices, out: str | None, overwrite: bool, file: str | None,
+    workers: int | None,
+) -> tuple[RunFolder, PreparedMarket, Choices]:  # fmt: skip
+    """Check everything, find the job's loss surface, then open a new run folder."""
     from noisemarket.market.orders import check_asks, prepare
+    from noisemarket.scenario.surface_file import find_surface
 
     market = prepare(scenario)
     if given["engine"] == FLOWER:
@@ -113,6 +117,10 @@ def start(
         need_flower()
         check_asks(scenario, market.environment)
     choices = _chosen(scenario, given, {})
+    scenario = with_surface(scenario, workers)
+    surface = find_surface(scenario.surface_name())
+    environment = replace(market.environment, surface=surface)
+    market = replace(market, scenario=scenario, environment=environment)
     return new_folder(scenario, "run", out, overwrite, file, **choices), market, choices
 
 

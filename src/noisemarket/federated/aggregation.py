@@ -37,18 +37,26 @@ in every round."""
 
 LABELS = 10
 
+COUNT_CAP = 3.0
+"""Records count up to so many times the median of the owners, in weights and in scores: an owner
+states their number itself."""
+LARGEST_SHARE = 0.1
+"""The largest share of one owner in the mean by default, or twice an equal share if that is more:
+no owner can take the model far by itself."""
 
-VERSION = 3
+
+VERSION = 4
 """Of the rules for the server's steps: goes up with every change of what they give."""
 
 TRAVEL = 0.36
 """The travel times the mean's noise over its length: 6 for 100 owners at sigma 0.6."""
 ROUNDS = 30
 """The rounds at which ``TRAVEL`` was measured."""
-LONGEST = 150.0
+LONGEST = 500.0
 """The longest travel, where there is next to no noise."""
-RATE = 6.0
-MOST_MOMENTUM = 0.9
+RATE = 36.0
+"""The rate beyond which momentum goes the rest of the way: none at sigma 0.1 of 100 owners."""
+MOST_MOMENTUM = 0.8
 LINEAR_AVERAGING = 0.8
 NETWORK_AVERAGING = 0.6
 
@@ -127,6 +135,21 @@ def owner_weights(weighting: Weighting, figures: PublicFigures) -> FloatArray:
         remedy = "give finite weights that are not negative, nor all zero."
         raise BadInput("training.weighting", weights.tolist(), remedy)
     return weights
+
+
+def counted(records: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What owners' stated numbers of records count as.
+
+    Example:
+        >>> counted(np.array([100, 200, 90_000])).tolist()
+        [100, 200, 600]
+    """
+    return np.minimum(records, int(COUNT_CAP * float(np.median(records))))
+
+
+def default_weight_cap(owners: int) -> float:
+    """The largest share of one owner, where the scenario says auto."""
+    return min(1.0, max(LARGEST_SHARE, 2.0 / owners))
 
 
 def capped(weights: FloatArray, cap: float) -> FloatArray:

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from noisemarket.federated.aggregation import (
     Noise,
     PublicFigures,
+    counted,
     effective_noise,
     effective_share,
     owner_weights,
@@ -74,6 +75,11 @@ def worth(environment: Environment, contracts: Contracts, done: BoolArray | None
     mean_owner, mean_curator, gain, quality, _ = (sums / count).tolist()
     joint = JointValue.of(environment)
     paid = environment.levels.payments[contracts.payment[counted]]
+    kept = Contracts(
+        saving=np.where(counted, contracts.saving, 0),
+        payment=np.where(counted, contracts.payment, 0),
+        signed=contracts.signed & counted,
+    )
     return Worth(
         mean_saving=float(environment.levels.savings[contracts.saving[counted]].sum()) / count,
         mean_payment=float(paid.sum()) / count,
@@ -84,8 +90,8 @@ def worth(environment: Environment, contracts: Contracts, done: BoolArray | None
         signed_share=float(contracts.signed[counted].sum()) / count,
         total_payment=float(paid.sum()),
         owners_surplus=float(sums[4]),
-        model_quality=joint.fitted_quality(contracts),
-        predicted_value=joint.gain(contracts),
+        model_quality=joint.fitted_quality(kept),
+        predicted_value=joint.gain(kept),
     )
 
 
@@ -112,7 +118,7 @@ class JointValue:
         return cls(
             levels=environment.levels,
             surface=environment.surface,
-            records=np.rint(environment.population.data_size).astype(np.int64),
+            records=counted(np.rint(environment.population.data_size).astype(np.int64)),
             beta=math.fsum(now.beta) / owners,
             dealt=math.fsum(environment.population.beta) / owners,
             quality_price=owners * now.quality_weight * now.quality_value,

@@ -147,6 +147,10 @@ class Contract(Document):
     """Share of the rounds below which nothing is paid."""
     false_alarm: Share = 0.0
     """The chance that the job accuses any honest owner."""
+    weight_cap: Share | None = None
+    """The largest share of one owner in the mean of a round."""
+    count_cap: Number | None = None
+    """An owner's records count up to so many times the median of all owners."""
     description: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
     """SHA-256 of the public description by which a record becomes features. A contract on records
     that need none does not have the field."""

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.data import Dataset
+from noisemarket.federated.aggregation import COUNT_CAP
+from noisemarket.federated.columns import Description
 from noisemarket.federated.protections import Clipped
 from noisemarket.federated.rounds import RoundResult, State
 from noisemarket.files import JsonLines, read_json_lines
@@ -32,6 +33,7 @@ from noisemarket.ledger.receipts import Receipt
 from noisemarket.ledger.settlement import Verdict
 from noisemarket.ledger.store import Ledger, open_ledger
 from noisemarket.market.inspection import SAME_NOISE, UploadInspector
+from noisemarket.market.orders import weight_cap_of
 from noisemarket.owner.terms import contract_of
 from noisemarket.privacy.accountant import Accountant, JournalledAccountant
 from noisemarket.privacy.statement import OwnerId
@@ -68,7 +70,9 @@ class Curator:
         return Receipt.of(self._key, contract, stage, head, paid)
 
 
-def work_of(scenario: Scenario, data: Dataset) -> dict[str, Any]:
+def work_of(
+    scenario: Scenario, owners: int, description: Description | None = None
+) -> dict[str, Any]:
     """What the contracts of a scenario's job say beyond the trade (``terms.WORK``)."""
     protection, market, privacy = protection_of(scenario), scenario.market, scenario.privacy
     return {
@@ -81,7 +85,9 @@ def work_of(scenario: Scenario, data: Dataset) -> dict[str, Any]:
         "missed_rounds": market.missed_rounds,
         "minimum_share": market.minimum_share,
         "false_alarm": market.false_alarm,
-        **({"description": data.description.sha256} if data.description else {}),
+        "weight_cap": weight_cap_of(scenario.training, owners),
+        "count_cap": COUNT_CAP,
+        **({"description": description.sha256} if description else {}),
     }
 
 
@@ -148,6 +154,8 @@ def draft_clipped(
         "missed_rounds": missed_rounds,
         "minimum_share": minimum_share,
         "false_alarm": false_alarm,
+        "weight_cap": None,
+        "count_cap": None,
         "offered_at": offered,
         "expires_at": expires,
     }

@@ -22,6 +22,8 @@ from noisemarket.federated.aggregation import (
     PublicFigures,
     Weighting,
     capped,
+    counted,
+    default_weight_cap,
     effective_noise,
     linear_steps,
     network_steps,
@@ -165,9 +167,10 @@ def plan_of(
     What ``training`` says takes the place of the rule, ``weighting`` that of the scenario's own.
     ``beta`` is the mean non-IID degree of the owners' data, as the market states it.
     """
-    figures = PublicFigures(job.sigma, job.partition.sizes, training.rounds, beta)
+    figures = PublicFigures(job.sigma, counted(job.partition.sizes), training.rounds, beta)
     given = owner_weights(weighting or WEIGHTINGS.find(training.weighting)(), figures)
-    shares = capped(given, training.weight_cap)
+    cap = weight_cap_of(training, len(job))
+    shares = capped(given, cap)
     if _kind_of(job.model) == "features":
         longest = max(job.protection.reach(int(size)) for size in job.partition.sizes)
         noise = effective_noise(job.sigma, shares) / math.sqrt(len(job))
@@ -181,9 +184,13 @@ def plan_of(
             (training.averaging, steps.averaging),
         )
     )
-    return TrainingPlan(
-        training.rounds, shares, averaging, rate, steps.momentum, training.weight_cap
-    )
+    return TrainingPlan(training.rounds, shares, averaging, rate, steps.momentum, cap)
+
+
+def weight_cap_of(training: TrainingSection, owners: int) -> float:
+    """The largest share of one of so many owners in the mean of a round."""
+    said = training.weight_cap
+    return default_weight_cap(owners) if said == AUTO else float(said)
 
 
 def given_sigma(sigma: ArrayLike, environment: Environment) -> FloatArray:
@@ -426,6 +433,11 @@ class PreparedMarket:
         sigma = self.environment.levels.sigmas[contracts.saving]
         agreed = order(self.scenario, self.environment, sigma, like=self.order)
         rounds = agreed.plan.rounds
+        for budget, name in zip(agreed.budgets, agreed.names, strict=True):
+            if math.isinf(budget.rho_per_round) and math.isfinite(budget.rho_cap):
+                remedy = f"cannot hold for owner {name}, which would add no noise: drop the cap, "
+                remedy += "or give owners a population.floor above 0."
+                raise BadInput("privacy cap", budget.rho_cap, remedy)
         budgets = tuple(replace(b, rho_cap=privacy_cap(b, rounds)) for b in agreed.budgets)
         return replace(agreed, budgets=budgets)
 

@@ -135,7 +135,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class MarketOutcome(Outcome):
-    """An outcome with the objects that the process which ran the job still has."""
+    """An outcome with the objects that the process which ran the job still has.
+
+    Example:
+        ::
+
+            market = nm.run_market(scenario, "runs/mine")
+            list(market)
+            print(market.outcome.statements[0].text())
+    """
 
     negotiation: Negotiation
     order: Order

@@ -16,6 +16,7 @@ import numpy as np
 from noisemarket.errors import BadInput
 from noisemarket.federated.columns import Description
 from noisemarket.federated.engine import Weights, at_model, single_precision
+from noisemarket.federated.models.linear import LinearRecords
 from noisemarket.federated.models.model import Model, ModelMaker, Records
 from noisemarket.federated.protections import Protection, Upload, UploadTask
 from noisemarket.files import digest
@@ -132,6 +133,10 @@ class OwnRound:
         model = models(plan["model"])(plan["seed"])
         self._trainer = OwnerTrainer(model, protection_of(contract), plan["seed"])
         self._records = model.records(*folder.records(_described(contract, plan)))
+        if not len(self._records):
+            raise Declined("the owner has no records to train on")
+        if isinstance(self._records, LinearRecords) and not self._records.longest() < 1.0001:
+            raise Declined("the owner's features are longer than 1: scale each record to length 1")
 
     def __len__(self) -> int:
         """How many records the owner has."""

@@ -18,7 +18,7 @@ from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon
 
 WORK = (
     *("rounds", "protection", "settings", "neighbours", "delta", "simulated"),
-    *("missed_rounds", "minimum_share", "false_alarm"),
+    *("missed_rounds", "minimum_share", "false_alarm", "weight_cap", "count_cap"),
 )
 """The fields of a contract that an invitation states: the same for all owners of a job. Where
 records come from tables, ``description`` is one more."""

@@ -24,8 +24,10 @@ ModelKind = Literal["features", "cnn"]
 
 @dataclass(frozen=True)
 class Tuning:
-    """Settings that suit a model. Features take one long shard step, which the clip cuts."""
+    """Settings that suit a model. Features take one long step, which the clip cuts."""
 
+    protection: str
+    records_per_shard: int
     local_rate: float
     shard_steps: int
     shard_rate: float
@@ -33,8 +35,8 @@ class Tuning:
 
 
 TUNINGS: dict[ModelKind, Tuning] = {
-    "features": Tuning(0.5, 1, 60.0, LINEAR_AVERAGING),
-    "cnn": Tuning(0.05, 2, 0.4, NETWORK_AVERAGING),
+    "features": Tuning("per_record", 1, 0.5, 1, 8.0, LINEAR_AVERAGING),
+    "cnn": Tuning("sharded", 10, 0.05, 2, 0.4, NETWORK_AVERAGING),
 }
 
 
@@ -51,7 +53,7 @@ def protection_of(scenario: Scenario, model: ModelKind | None = None) -> Protect
         for name, part in sections.items()
         for key, value in part
     }
-    kind = PROTECTIONS.find(scenario.privacy.protection, load=True)
+    kind = PROTECTIONS.find(values["privacy.protection"], load=True)
     return kind.from_scenario(values, scenario.privacy.settings)
 
 

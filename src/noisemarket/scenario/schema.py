@@ -44,7 +44,8 @@ def _ledger_url(value: str) -> str:
 def _protection(value: str) -> str:
     from noisemarket.federated.protections import PROTECTIONS
 
-    PROTECTIONS.find(value, load=True)
+    if value != "auto":
+        PROTECTIONS.find(value, load=True)
     return value
 
 
@@ -58,6 +59,7 @@ def _weighting(value: str) -> str:
 WeightingName = Annotated[str, AfterValidator(_weighting)]
 ProtectionName = Annotated[str, AfterValidator(_protection)]
 Width = Annotated[int, Field(ge=1, le=10_000)]
+ShardSize = Annotated[int, Field(ge=1, le=10**6)]
 Steps = Annotated[int, Field(ge=1, le=10_000)]
 LedgerUrl = Annotated[str, AfterValidator(_ledger_url)]
 Spread = float | dict[str, Any]
@@ -227,8 +229,10 @@ class TrainingSection(Section):
         description="weights of the owners' updates: noise, data_size, equal, or "
         "package.module:Name",
     )
-    weight_cap: float = Field(
-        1.0, gt=0, le=1, description="largest share of one owner in the mean; 1: no limit"
+    weight_cap: Annotated[float, Field(gt=0, le=1)] | Auto = Field(
+        "auto",
+        description="largest share of one owner in the mean; auto: 0.1, or 2 / owners if more; 1: "
+        "no limit",
     )
     server_rate: Positive | Auto = Field(
         "auto", description="factor of the mean update; auto: by the noise in it"
@@ -249,19 +253,20 @@ class PrivacySection(Section):
     """How updates are protected and accounted for."""
 
     protection: ProtectionName = Field(
-        "sharded",
+        "auto",
         description="what an owner does to its update: per_record, sharded, dp_sgd, clipped, "
-        "paper, or package.module:Name",
+        "paper, or package.module:Name; auto: per_record for features, sharded for the CNN",
     )
     settings: dict[str, Any] = Field(
         {}, description="settings of a protection of your own, by name"
     )
-    clip: Positive = Field(1.0, description="norm to which an update or a gradient is clipped")
-    shards: int = Field(
-        64, ge=1, le=10**6, description="sharded: parts of an owner's data; 1 hides it all"
+    clip: Positive = Field(
+        1.0, le=2**20, description="norm to which an update or a gradient is clipped"
     )
-    records_per_shard: int = Field(
-        1, ge=1, le=10**6, description="per_record: records whose gradients are clipped together"
+    records_per_shard: ShardSize | Auto = Field(
+        "auto",
+        description="per_record, sharded: records that are clipped together; auto: 1 for features, "
+        "10 for the CNN",
     )
     shard_steps: Steps | Auto = Field(
         "auto",
@@ -269,7 +274,7 @@ class PrivacySection(Section):
     )
     shard_rate: Positive | Auto = Field(
         "auto",
-        description="per_record, sharded: step size of a shard's SGD; auto: 60 for features, 0.4 "
+        description="per_record, sharded: step size of a shard's SGD; auto: 8 for features, 0.4 "
         "for the CNN",
     )
     neighbours: Literal["replace_one", "zero_out"] = Field(

@@ -41,6 +41,11 @@ def find_surface(name: str) -> LossSurface:
     raise BadInput("surface", name, f"choose one of: {known}; or give the path of a .toml file.")
 
 
+def shipped_surfaces() -> dict[str, str]:
+    """The texts of the surface files in the package, by name."""
+    return {name: file.read_text(encoding="utf-8") for name, file in _shipped().items()}
+
+
 def read_surface(file: str | Path) -> LossSurface:
     """The surface in a file."""
     return _parse(read_text("surface", file), str(file))

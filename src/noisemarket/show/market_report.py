@@ -20,10 +20,13 @@ from noisemarket.market.baselines import (
     UNIFORM,
     Alternative,
 )
+from noisemarket.market.negotiation import Negotiation
 from noisemarket.market.outcome import MarketOutcome, Outcome
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.market.summary import Compared, deployed, owner_figures
+from noisemarket.pricing.mechanism import Trace
 from noisemarket.show.style import (
+    FONT,
     colour_of,
     direct_labels,
     figure,
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
 
 _COLOURS = {UNIFORM: "#c8641b", NO_DP: "#222222"}
 _BLUE = "#1f5fa8"
-_SPOKEN = 4  # groups of a figure that are described in words
+_SPOKEN = 3  # groups of sellers that are described in words
 MOST_GROUPS = 12
 """Rows of the table of sellers; what is beyond them is put together."""
 
@@ -101,7 +104,7 @@ def advice(summary: Mapping[str, Any]) -> str | None:
         for row in (own, clock)
     )
     return (
-        f"The clock auction would have bought {better}, {name_of(own['mechanism'])} bought "
+        f"The clock auction would have bought {better}; {name_of(own['mechanism'])} bought "
         f"{bought}. To choose it: --mechanism {CLOCK}"
     )
 
@@ -168,14 +171,47 @@ def _groups(outcome: Outcome) -> list[list[dict[str, Any]]]:
 def draw_market(
     folder: RunFolder, outcome: MarketOutcome, compared: Compared, others: Sequence[Alternative]
 ) -> list[Path]:
-    """Accuracy over the rounds beside the alternatives; payments over privacy given up."""
-    canvas, axes = figure(2, size=(5.8, 4.0))
-    left, right = axes[0]
+    """Four panels: saving and payment over the interactions beside the exact equilibrium, where a
+    game was played; accuracy over the rounds beside the alternatives; money over privacy sold."""
+    trace = outcome.negotiation.agreement.trace
+    canvas, axes = figure(2, rows=1 if trace is None else 2, size=(6.0, 3.9))
+    if trace is not None:
+        _draw_game(axes[0], outcome.negotiation, trace)
+    left, right = axes[-1]
     _draw_accuracies(left, outcome, compared, others)
     _draw_payments(right, outcome)
     figures, job = folder.path / "figures", outcome.order.job
     drawn = save(canvas, figures, "market")
     return drawn + draw_partition(figures, job.partition, job.data.train_labels)
+
+
+def _draw_game(axes: Sequence[Axes], game: Negotiation, trace: Trace) -> None:
+    """How the sides learn: what is sold and paid on average, up to the exact equilibrium."""
+    mechanism, starts = game.scenario.mechanism, [phase.start for phase in game.environment.phases]
+    exact = [game.exactly("equilibrium", phase) for phase in range(len(starts))]
+    learned, equal = colour_of(mechanism), colour_of("equilibrium")
+    for axis, title, series, name, form, y in (
+        (axes[0], "What the two sides learn to sell", trace.saving, "mean_saving", "{:.3f}",
+         "noise left out, mean over the owners"),
+        (axes[1], "What they learn to pay", trace.payment, "mean_payment", "{:.2f}",
+         "payment, mean over the owners"),
+    ):  # fmt: skip
+        last = float(trace.iteration[-1])
+        levels = [float(getattr(one, name)) for one in exact]
+        single = "o" if len(series) == 1 else ""
+        axis.plot(trace.iteration, series, color=learned, linewidth=2.0, marker=single)
+        axis.stairs(levels, [*starts, last], baseline=None, color=equal, ls="--", linewidth=1.4)
+        for start in starts[1:]:
+            axis.axvline(start, color="#b0b0b0", linewidth=0.8)
+        axis.set_xlim(0.0, last)
+        axis.set_ylim(0.0, 1.1 * max(float(series.max()), *levels, 1e-9))
+        axis.xaxis.set_major_formatter("{x:,.0f}")
+        ends = {
+            f"{name_of(mechanism)} {form.format(series[-1])}": (last, float(series[-1]), learned),
+            f"{name_of('equilibrium')} {form.format(levels[-1])}": (last, levels[-1], equal),
+        }
+        direct_labels(axis, ends)
+        label(axis, title, "interactions of each owner with the curator", y)
 
 
 def _draw_accuracies(
@@ -211,9 +247,10 @@ def _draw_accuracies(
     direct_labels(axis, ends)
     title = "Test accuracy"
     if {UNIFORM, MARKET} <= means.keys():
-        title = f"{name_of(mechanism)}: {means[MARKET] - means[UNIFORM]:+.1f} points over no trade"
-    title += f" (mean and range of {draws} draws)" if draws > 1 else ""
-    label(axis, title, "round", "test accuracy, %")
+        gained = means[MARKET] - means[UNIFORM]
+        title = f"What it brings: {gained:+.1f} points over no trade by {name_of(mechanism)}"
+    bands = f" (bands: from the lowest to the highest of {draws} draws)" if draws > 1 else ""
+    label(axis, title, f"round{bands}", "test accuracy, %")
 
 
 def _to_the_point(axis: Axes, ends: Sequence[float]) -> None:
@@ -225,36 +262,60 @@ def _to_the_point(axis: Axes, ends: Sequence[float]) -> None:
 
 
 def _draw_payments(axis: Axes, outcome: Outcome) -> None:
-    """A dot for all owners that gave up the same privacy for the same money: their number."""
+    """A dot for the owners that gave up the same privacy for the same money, as large as they are
+    many. Groups by epsilon are named where there are few; otherwise a legend explains the dots."""
     rows = owner_figures(outcome)
     total, delta = sum(row["paid"] for row in rows), rows[0]["delta"]
-    sold = sum(row["saving"] > 0 for row in rows)
-    title = f"{sold:,} of {len(rows):,} owners sold noise, for {total:,.2f} in all"
+    sellers = sum(row["saving"] > 0 for row in rows)
+    title = f"What owners sold: {sellers:,} of {len(rows):,} sold noise, for {total:,.2f} in all"
     label(axis, title, f"privacy given up, epsilon at delta {delta:g}", "paid to an owner")
     if any(row["epsilon"] is None for row in rows):
         axis.text(0.5, 0.5, "nothing is guaranteed", ha="center", transform=axis.transAxes)
         return
-    groups: dict[float, list[float]] = {}
+    groups: dict[tuple[bool, float], list[float]] = {}
     for row in rows:
-        groups.setdefault(round(row["epsilon"], 3), []).append(row["paid"])
-    few = len(groups) <= MOST_GROUPS
-    for epsilon, payments in groups.items():
-        for paid, count in Counter(round(amount, 2) for amount in payments).items():
-            size = 30.0 + 250.0 * math.sqrt(count / len(rows))
-            axis.scatter([epsilon], [paid], s=size, color=_BLUE, alpha=0.45, linewidth=0)
-        if few:  # label each group with its size and payment
-            words = f"{len(payments):,} owners" if len(payments) > 1 else "1 owner"
-            if len(groups) <= _SPOKEN:
-                words += f"\n{_range(payments, '{:,.2f}')} each" if any(payments) else ", unpaid"
-            left = epsilon > 0.6 * max(groups)
-            axis.annotate(
-                words, (epsilon, max(payments)), textcoords="offset points",
-                xytext=(-12 if left else 12, 0), ha="right" if left else "left", va="center",
-                fontsize=8.5,
-            )  # fmt: skip
+        group = row["saving"] > 0, round(row["epsilon"], 3)
+        groups.setdefault(group, []).append(round(row["paid"], 2))
+    most, largest = max(epsilon for _, epsilon in groups), 1
+    few = sum(sold for sold, _ in groups) <= _SPOKEN
+    for (sold, epsilon), payments in groups.items():
+        colour = _BLUE if sold else _COLOURS[UNIFORM]
+        for paid, count in Counter(payments).items():
+            size = _dot(count, len(rows))
+            axis.scatter([epsilon], [paid], s=size, color=colour, alpha=0.5, linewidth=0)
+            largest = max(largest, count)
+        if few and sold:
+            words = f"{_owners(len(payments))}\n{_range(payments, '{:,.2f}')} each"
+            _beside(axis, words, (epsilon, max(payments)), colour, left=epsilon > 0.6 * most)
+    unsold = [epsilon for sold, epsilon in groups if not sold]
+    if unsold:
+        words = f"{_owners(len(rows) - sellers)} sold nothing"
+        _beside(axis, words, (max(unsold), 0.0), _COLOURS[UNIFORM], left=max(unsold) > 0.6 * most)
     axis.margins(0.15)
     axis.set_ylim(min(0.0, axis.get_ylim()[0]), None if total else 1.0)
     axis.set_xlim(left=0.0)
+    if not few:
+        for count in sorted({1, max(1, largest // 4), largest}):
+            size, words = _dot(count, len(rows)), f"a dot: {_owners(count)}"
+            axis.scatter([], [], s=size, color=_BLUE, alpha=0.5, linewidth=0, label=words)
+        axis.legend(frameon=False, fontsize=FONT, loc="best")
+
+
+def _dot(count: int, owners: int) -> float:
+    """The area of a dot for so many of all owners."""
+    return 30.0 + 250.0 * math.sqrt(count / owners)
+
+
+def _owners(count: int) -> str:
+    return f"{count:,} owners" if count > 1 else "1 owner"
+
+
+def _beside(axis: Axes, words: str, place: tuple[float, float], colour: str, *, left: bool) -> None:
+    """Words beside a dot, on its left or on its right."""
+    axis.annotate(
+        words, place, textcoords="offset points", xytext=(-14 if left else 14, 0),
+        ha="right" if left else "left", va="center", fontsize=FONT, color=colour,
+    )  # fmt: skip
 
 
 def _number(value: float | None, form: str = "{:,.2f}", missing: str = "") -> str:

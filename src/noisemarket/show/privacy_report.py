@@ -60,7 +60,7 @@ def privacy_answer(
     needed = None
     if epsilon is not None:
         if not bounded:
-            remedy = f"{protection.name} guarantees no epsilon: choose sharded or dp_sgd."
+            remedy = f"{protection.name} guarantees no epsilon: choose per_record or sharded."
             raise BadInput("epsilon", epsilon, remedy)
         least = sigma_for_epsilon(sensitivity, epsilon, privacy.delta, rounds)
         needed = row(least)
@@ -69,7 +69,7 @@ def privacy_answer(
             raise BadInput("epsilon", epsilon, remedy)
     guaranteed = bounded and (requested is None or requested["epsilon"] is not None)
     return {
-        "protection": privacy.protection,
+        "protection": protection.name,
         "neighbours": str(neighbours),
         "protects": protection.protects(neighbours) if guaranteed else None,
         "guaranteed": guaranteed,
@@ -89,7 +89,7 @@ def privacy_shown(document: dict[str, Any]) -> list[Table | str]:
     if document["sensitivity"] is None:
         return [
             f"Nothing is guaranteed: under protection {document['protection']}, one record can "
-            f"change an upload without bound. Use sharded or dp_sgd."
+            f"change an upload without bound. Use per_record or sharded."
         ]
     requested, needed = document["at_sigma"], document["for_epsilon"]
     out: list[Table | str] = []

@@ -188,7 +188,7 @@ class Audit:
             raise BadInput("delta", delta, "give a number between 0 and 1, both excluded.")
         if seed < 0:
             raise BadInput("seed", seed, "give a whole number, not negative.")
-        for name in ("shards", "batch", "records_per_shard"):
+        for name in ("batch", "records_per_shard"):
             value = protection.settings().get(name, 1)
             if value > MOST:
                 raise BadInput(name, value, f"audit at most {MOST}: the code is the same.")
@@ -366,7 +366,7 @@ def audit(
         ::
 
             from noisemarket.study.audit import audit
-            assert audit(nm.Sharded(shards=4), trials=200).passed
+            assert audit(nm.PerRecord(), trials=200).passed
     """
     return Audit(protection, **settings).run(noise, watch)
 

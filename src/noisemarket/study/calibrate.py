@@ -15,8 +15,10 @@ import numpy as np
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.aggregation import VERSION as RULE_VERSION
+from noisemarket.federated.data_files import MNIST, PUBLIC, named_records
 from noisemarket.market.orders import given_sigma
 from noisemarket.scenario import Scenario
+from noisemarket.scenario.account import protection_of
 from noisemarket.scenario.population_file import read_population
 from noisemarket.study.trainings import Key, Orders, TrainingResult, TrainingTask, data_of
 
@@ -108,7 +110,7 @@ def usual_plan(scenario: Scenario, command: str) -> CalibrationPlan:
     owners, data = scenario.population.owners, data_of(scenario)
     mixed = [one for one in MIXED if 0 < round(one[0] * owners) < owners]
     grid = Grid(mixed=tuple(mixed) if scenario.training.weighting == "noise" else ())
-    name = f"{scenario.privacy.protection}-measured"
+    name = f"{protection_of(scenario).name}-measured"
     alike = fingerprint(scenario, data.sha256)
     return CalibrationPlan(name, grid, command, data.sha256, data.classes, alike)
 
@@ -182,20 +184,25 @@ def simulated(scenario: Scenario) -> Scenario:
 
 
 def fingerprint(scenario: Scenario, data: str) -> str:
-    """Digest of all that a point depends on besides its setting; ``data`` is the images' SHA-256.
+    """Digest of the job: all that accuracy depends on besides noise, beta and seed.
 
-    Paths of images and owners' files do not count.
+    ``data`` is the SHA-256 of the data; public data counts by its name. How privacy is counted does
+    not matter, nor do paths.
     """
-    people = scenario.population.model_dump(mode="json")
-    file = scenario.population.file
-    sizes = read_population(file).data_size.tolist() if file else people["data_size"]
+    people, file, name = scenario.population, scenario.population.file, scenario.training.data
+    sizes: object = people.data_size
+    if named := named_records(name):
+        sizes = sorted(named.values())
+    elif file:
+        sizes = read_population(file, secrets=False).data_size.tolist()
+    counted = {"delta", "neighbours", "rho_cap", "epsilon_cap", "noise"}
     document = {
         "training": scenario.training.model_dump(mode="json", exclude={"data"}),
-        "privacy": simulated(scenario).privacy.model_dump(mode="json"),
-        "owners": people["owners"],
-        "sigma_max": scenario.game.sigma_max,
+        "privacy": scenario.privacy.model_dump(mode="json", exclude=counted),
+        "owners": people.owners,
         "data_size": sizes,
-        "data": data,
+        "sigma_max": scenario.game.sigma_max,
+        "data": (name or MNIST) if name in PUBLIC else data,
         "rule": RULE_VERSION,
     }
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

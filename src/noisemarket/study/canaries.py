@@ -142,6 +142,8 @@ def fixed_parts(protection: Protection) -> int:
 
 def few(protection: Protection) -> int:
     """Records of the owner with the real model: no second one in the canary's shard."""
+    if setting(protection, "records_per_shard", 1) > 1:
+        return 1
     fixed = fixed_parts(protection)
     return min(FEW, fixed) if fixed > 1 else FEW
 

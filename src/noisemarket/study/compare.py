@@ -107,9 +107,8 @@ def check(scenario: Scenario, parts: Parts, *, trained: bool = True) -> None:
 class Decision:
     """A mechanism's decision in one case; arrays have a value for each owner.
 
-    ``gains`` are over no trade, ``costs`` the unit privacy costs. ``predicted_value`` is the
-    curator's gain over no trade, by the loss surface. ``welfare_prices`` is what a point of quality
-    and a unit of money are worth to the curator, and a unit of money to an owner.
+    ``gains`` are over no trade, ``costs`` the unit privacy costs. ``welfare_prices`` is what a
+    point of quality and a unit of money are worth to the curator, and a unit of money to an owner.
     ``lying`` is the most that any owner could gain by lying, for the first seed; None where it is
     not known, or where a budget could cut deals that a mechanism made without knowing it.
     ``worth`` is what the contracts are worth by the loss surface.
@@ -122,7 +121,6 @@ class Decision:
     gains: FloatArray
     costs: FloatArray
     paid: float
-    predicted_value: float
     sellers: int
     welfare_prices: tuple[float, float, float]
     seconds: float
@@ -214,7 +212,6 @@ def _decisions(
             gains=side.payoffs_of(struck.saving, struck.payment) - side.base(),
             costs=costs,
             paid=float(levels.payments[struck.payment].sum()),
-            predicted_value=joint.gain(struck),
             sellers=int((struck.saving > 0).sum()),
             welfare_prices=(joint.quality_price, joint.money_price, environment.payment_value),
             seconds=seconds,
@@ -314,7 +311,7 @@ def _row(
         seed=decision.seed,
         paid=paid,
         accuracy=accuracies[-1],
-        predicted_value=decision.predicted_value,
+        predicted_value=decision.worth.predicted_value,
         trained_value=value,
         owners_surplus=surplus,
         social_welfare=welfare,

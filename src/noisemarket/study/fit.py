@@ -34,9 +34,9 @@ from noisemarket.errors import BadInput
 from noisemarket.game.levels import FloatArray
 from noisemarket.game.surface import SURFACES, LossSurface
 from noisemarket.scenario import Scenario
-from noisemarket.scenario.account import tuned
+from noisemarket.scenario.account import protection_of, tuned
 from noisemarket.scenario.surface_file import surface_text
-from noisemarket.study.calibrate import Point
+from noisemarket.study.calibrate import Point, fingerprint
 
 PRINTED = SURFACES["printed"]
 FEWEST_SIGMAS = 4
@@ -388,7 +388,7 @@ class Calibration:
             "complete": not self.missing,
             "points": len(self.points),
             "points_wanted": self.wanted,
-            "protection": scenario.privacy.protection,
+            "protection": protection_of(scenario).name,
             "owners": scenario.population.owners,
             "rounds": scenario.training.rounds,
             "averaged": _averaged(scenario),
@@ -401,15 +401,18 @@ class Calibration:
             "remarks": self.remarks,
         }
 
-    def surface_file(self, scenario: Scenario) -> str | None:
-        """The text of the surface file, with all it takes to judge and to repeat it."""
+    def surface_file(self, scenario: Scenario, data: str) -> str | None:
+        """The text of the surface file, with all it takes to judge and to repeat it.
+
+        ``data`` is the SHA-256 of the data.
+        """
         from noisemarket import __version__
 
         fit = self.fit
         if fit is None:
             return None
         settings = scenario.model_dump(mode="json")
-        data = settings["training"].pop("data")
+        source = settings["training"].pop("data")
         columns = (
             "sigma",
             "sellers",
@@ -437,7 +440,9 @@ class Calibration:
                 "command": self.command,
                 "noisemarket": __version__,
                 "date": f"{datetime.now(UTC):%Y-%m-%d}",
-                "data": Path(data).name if data else "MNIST",
+                "data": Path(source).name if source else "MNIST",
+                "job": fingerprint(scenario, data),
+                "betas": sorted({point.beta for point in self.points}),
                 "noise": "simulated: one party held all the data",
                 "owners": scenario.population.owners,
                 "model": "average of the global models"

@@ -103,8 +103,8 @@ class Orders:
 class TrainingWork:
     """Trains one job on one core; it can be sent to another process."""
 
-    def __init__(self, scenario: Scenario) -> None:
-        self._orders = Orders(scenario, data_of(scenario))
+    def __init__(self, scenario: Scenario, data: Dataset | None = None) -> None:
+        self._orders = Orders(scenario, data or data_of(scenario))
 
     def __call__(
         self, task: TrainingTask, watch: Callable[[RoundResult], object]

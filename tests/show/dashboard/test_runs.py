@@ -145,12 +145,15 @@ def test_side_by_side(get: Get, runs: Path) -> None:
     assert rows[1]["surplus"] == pytest.approx(0.0, abs=1e-9)
     assert rows[0]["measured"]
     assert rows[0]["privacy_sold"] > 0
+    assert rows[0]["predicted_value"] is not None
+    assert rows[1]["predicted_value"] == pytest.approx(0.0, abs=1e-9)
+    assert rows[1]["trained_value"] is None  # of the game only
 
 
 def test_a_trained_comparison_has_a_row_for_each_budget(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "compared", tmp_path / "trained")
     mean = {"mechanism": "clock", "accuracy": 94.5, "paid": 88.0, "owners_surplus": 3.0,
-            "trained_value": 20.0, "sellers": 6.5}  # fmt: skip
+            "predicted_value": 18.0, "trained_value": 20.0, "sellers": 6.5}  # fmt: skip
     means = [{**mean, "budget": 100.0}, {**mean, "budget": None}]
     document = {"owners": 4, "mechanisms": ["clock"], "means": means}
     (tmp_path / "trained" / "comparison.json").write_text(json.dumps(document))
@@ -158,6 +161,7 @@ def test_a_trained_comparison_has_a_row_for_each_budget(runs: Path, tmp_path: Pa
     rows = client.get("/api/compare", params={"run": "trained"}).json()["rows"]
     assert [row["name"] for row in rows] == ["clock auction, at most 100", "clock auction"]
     assert {(row["accuracy"], row["paid"], row["measured"]) for row in rows} == {(94.5, 88.0, True)}
+    assert {(row["predicted_value"], row["trained_value"]) for row in rows} == {(18.0, 20.0)}
 
 
 def test_a_ledger_is_verified_and_a_changed_one_is_found(runs: Path, tmp_path: Path) -> None:

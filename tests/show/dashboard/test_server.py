@@ -170,7 +170,8 @@ def test_a_run_of_the_command_line_is_watched(served: Served, tmp_path: Path) ->
 
 
 def test_what_the_command_refuses_is_refused_with_its_sentence(served: Served) -> None:
-    order = {"settings": {"market.floor": 0.7}}  # only the mechanism knows that this is too much
+    # Only the mechanism knows that this is too much.
+    order = {"settings": {"mechanism": "clock", "market.floor": 0.7}}
     status, said = ask(served, "POST", "runs", order)
     assert status == 422
     assert "sellers keep less than sigma_max" in said["problem"]

@@ -49,6 +49,10 @@ class LinearRecords(Records):
     def take(self, indices: NDArray[np.int64]) -> LinearRecords:
         return LinearRecords(self.features[indices], self.labels[indices])
 
+    def longest(self) -> float:
+        """The greatest length of a record's features; NaN if there is one."""
+        return float(_lengths(self.features).max(initial=0.0))
+
     def products(self, shards: int) -> Double:
         """The products of features within each shard, (shards, records, records); computed once."""
         if shards not in self._products:
@@ -165,8 +169,11 @@ class LinearModel(Model):
             scaled = (by_shard * -share[:, None]).reshape(wrong.shape)[: len(own)]
         total = np.zeros((self.classes, self.dimension))
         for at in range(0, len(own), _BLOCK):
-            some = np.flatnonzero(good[at : at + _BLOCK]) + at
-            total += scaled[some].T @ own.features[some].astype(np.float64)
+            block = slice(at, at + _BLOCK)
+            part, features = scaled[block], own.features[block]
+            if not good[block].all():
+                part, features = part[good[block]], features[good[block]]
+            total += part.T @ features.astype(np.float64)
         return total.reshape(-1)
 
     def score(

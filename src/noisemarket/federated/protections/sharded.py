@@ -13,54 +13,63 @@ from noisemarket.privacy.noise import add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours, sharded_sensitivity
 
 
-@dataclass(frozen=True)
-class Sharded(Protection):
-    """Disjoint shards train freely; each update is cut to norm ``clip``; their mean gets the noise.
+class ShardMean(Protection):
+    """The mean of the clipped updates of an owner's shards, with the noise added once.
 
-    A record stands in one shard (its index modulo their number, whatever the data), whose share of
-    the mean has norm at most ``clip / shards``. So the sensitivity is 2 clip / shards, and rho = 2
-    clip^2 / (shards^2 sigma^2) a round: the paper's formula with L = clip and X = shards. One shard
-    hides the owner's whole data. Empty shards count as zero updates, and the denominator stays.
-
-    Example:
-        >>> Sharded(shards=64, clip=1.0).sensitivity(0, 600, Neighbours.REPLACE_ONE)
-        0.03125
+    A record stands in one shard (its index modulo their number X_n, whatever the data), whose share
+    of the mean has norm at most ``clip / X_n``. So the sensitivity is 2 clip / X_n, and rho = 2
+    clip^2 / (X_n^2 sigma^2) a round: the paper's formula with L = clip and the owner's own X_n.
     """
 
-    shards: int = 64
-    clip: float = 1.0
-    steps: int = 2
-    rate: float = 0.2
-    name = "sharded"
-    scenario_keys: ClassVar = {
-        "shards": "privacy.shards",
-        "clip": "privacy.clip",
-        "steps": "privacy.shard_steps",
-        "rate": "privacy.shard_rate",
-    }
+    records_per_shard: int
+    clip: float
+    stated = ("shards",)
 
-    @property
-    def whole_owner(self) -> bool:
-        return self.shards == 1
+    def shards(self, records: int) -> int:
+        """X_n, the number of clipped updates that an owner's upload is the mean of."""
+        return max(1, -(-records // self.records_per_shard))
 
-    def parts(self, records: int) -> int:
-        return self.shards
-
-    def upload(self, task: UploadTask) -> Upload:
-        total, settings = np.zeros(len(task.start)), (self.shards, self.steps, self.rate)
-        for updates in task.model.shard_updates(task.start, task.records, *settings):
-            total += clipped_sum(updates, self.clip)
-        # In double precision until the noise is on: rounding before it would have to be charged.
-        return add_noise(total / self.shards, task.sigma, task.noise).astype(np.float32)
+    parts = shards
 
     def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
-        return sharded_sensitivity(self.clip, self.shards, neighbours, rounding_reach(dimension))
+        shards, rounding = self.shards(records), rounding_reach(dimension)
+        return sharded_sensitivity(self.clip, shards, neighbours, rounding)
 
     def protects(self, neighbours: Neighbours) -> str:
-        if neighbours is Neighbours.ZERO_OUT and not self.whole_owner:
+        if neighbours is Neighbours.ZERO_OUT and self.records_per_shard > 1:
             # Retraining the shard without the record is not covered: that can move it all the way.
             return "one record, zeroed out together with the clipped update of its shard"
         return super().protects(neighbours)
 
     def reach(self, records: int) -> float:
         return self.clip
+
+
+@dataclass(frozen=True)
+class Sharded(ShardMean):
+    """Disjoint shards train freely; each update is cut to norm ``clip``; their mean gets the noise.
+
+    Example:
+        >>> Sharded(records_per_shard=10, clip=1.0).sensitivity(0, 640, Neighbours.REPLACE_ONE)
+        0.03125
+    """
+
+    records_per_shard: int = 10
+    clip: float = 1.0
+    steps: int = 2
+    rate: float = 0.2
+    name = "sharded"
+    scenario_keys: ClassVar = {
+        "records_per_shard": "privacy.records_per_shard",
+        "clip": "privacy.clip",
+        "steps": "privacy.shard_steps",
+        "rate": "privacy.shard_rate",
+    }
+
+    def upload(self, task: UploadTask) -> Upload:
+        shards, total = self.shards(len(task.records)), np.zeros(len(task.start))
+        settings = shards, self.steps, self.rate
+        for updates in task.model.shard_updates(task.start, task.records, *settings):
+            total += clipped_sum(updates, self.clip)
+        # In double precision until the noise is on: rounding before it would have to be charged.
+        return add_noise(total / shards, task.sigma, task.noise).astype(np.float32)

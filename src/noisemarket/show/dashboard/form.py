@@ -119,5 +119,5 @@ def _choices(key: str, about: Mapping[str, Any]) -> list[dict[str, str]]:
             {"value": name, "name": name_of(name), "help": f"knows {find_mechanism(name).knows}"}
             for name in MECHANISMS
         ]
-    names = PROTECTIONS if key == "privacy.protection" else about.get("enum", ())
+    names = ("auto", *PROTECTIONS) if key == "privacy.protection" else about.get("enum", ())
     return [{"value": name, "name": name, "help": ""} for name in names]

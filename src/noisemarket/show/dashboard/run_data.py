@@ -218,6 +218,9 @@ def rows_csv(rows: Iterable[Row]) -> str:
     return csv_text(COLUMNS, ([row[name] for name in COLUMNS] for row in rows))
 
 
+_VALUES = ("predicted_value", "trained_value")
+
+
 def comparison(store: RunStore, runs: list[str]) -> list[Row]:
     """A row for each run, and for each mechanism of a run that compared several."""
     rows: list[Row] = []
@@ -248,6 +251,7 @@ def _compared_rows(store: RunStore, run: str) -> list[Row]:
                 "measured": trained,
                 "accuracy": one.get("accuracy" if trained else "model_quality"),
                 "paid": one.get("paid" if trained else "total_payment"),
+                **{name: one.get(name) for name in _VALUES},
                 "surplus": one.get("owners_surplus"),
                 "sellers": one.get("sellers"),
                 "privacy_sold": one.get("mean_saving"),
@@ -267,6 +271,7 @@ def _run_row(store: RunStore, overview: Row) -> Row:
         "accuracy": overview["accuracy" if measured else "quality"],
         "no_trade_accuracy": overview["no_trade_accuracy"],
         "paid": overview["paid"],
+        **{name: summary.get(name) for name in _VALUES},
         "surplus": summary.get("owners_surplus"),
         "privacy_sold": sum(sold) / len(sold) if sold else None,
         "sellers": sum(saving > 0 for saving in sold) if sold else None,
@@ -275,8 +280,8 @@ def _run_row(store: RunStore, overview: Row) -> Row:
 
 
 def _empty_row(run: str, mechanism: str) -> Row:
-    unknown = ("accuracy", "no_trade_accuracy", "paid", "surplus", "privacy_sold", "sellers",
-               "epsilon")  # fmt: skip
+    unknown = ("accuracy", "no_trade_accuracy", "paid", *_VALUES, "surplus", "privacy_sold",
+               "sellers", "epsilon")  # fmt: skip
     named = {"run": run, "mechanism": mechanism, "name": name_of(mechanism), "measured": False}
     return dict.fromkeys(unknown) | named
 

@@ -54,10 +54,12 @@ export async function show(room, { query }) {
       { name: "No trade", num: true, cell: (row) => perCent(row.no_trade_accuracy) },
       { name: "Paid", num: true, cell: (row) => number(row.paid) },
       { name: "Sellers", num: true, cell: (row) => number(row.sellers, 0) },
+      { name: "Value, predicted", num: true, cell: (row) => number(row.predicted_value) },
+      { name: "Value, trained", num: true, cell: (row) => number(row.trained_value) },
       { name: "Surplus", num: true, cell: (row) => number(row.surplus) },
       { name: "Privacy sold", num: true, cell: (row) => short(row.privacy_sold) },
       { name: "Epsilon, most", num: true, cell: (row) => row.epsilon ? (row.epsilon.max === null ? "no bound" : short(row.epsilon.max)) : "–" },
-    ] }), h("p", { class: "note" }, "≈ predicted by the loss surface, not trained.")));
+    ] }), h("p", { class: "note" }, "≈ predicted by the loss surface, not trained. Value: the curator's gain over no trade, as the loss surface predicts it and by trained accuracy less payments.")));
   return () => frontier.destroy();
 }
 
