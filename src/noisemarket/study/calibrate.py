@@ -19,7 +19,6 @@ from noisemarket.federated.data_files import MNIST, PUBLIC, named_records
 from noisemarket.market.orders import given_sigma
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.account import protection_of
-from noisemarket.scenario.population_file import read_population
 from noisemarket.study.trainings import Key, Orders, TrainingResult, TrainingTask, data_of
 
 SIGMAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
@@ -191,10 +190,8 @@ def fingerprint(scenario: Scenario, data: str) -> str:
     """
     people, file, name = scenario.population, scenario.population.file, scenario.training.data
     sizes: object = people.data_size
-    if named := named_records(name):
-        sizes = sorted(named.values())
-    elif file:
-        sizes = read_population(file, secrets=False).data_size.tolist()
+    if file and not named_records(name):  # where owners are named, the data says it
+        sizes = scenario.environment(secrets=False).population.data_size.tolist()
     counted = {"delta", "neighbours", "rho_cap", "epsilon_cap", "noise"}
     document = {
         "training": scenario.training.model_dump(mode="json", exclude={"data"}),
