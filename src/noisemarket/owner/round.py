@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from noisemarket.errors import BadInput
+from noisemarket.federated.columns import Description
 from noisemarket.federated.engine import Weights, at_model, single_precision
 from noisemarket.federated.models.linear import LinearRecords
 from noisemarket.federated.models.model import Model, ModelMaker, Records
@@ -98,6 +100,21 @@ def _name_of(arrays: Arrays, *more: bytes) -> str:
     return digest(*parts).hex()
 
 
+def _described(contract: Contract, plan: Plan) -> Description | None:
+    """The contracted description of a record, from the text that came with the contract."""
+    if contract.description is None:
+        return None
+    try:
+        description = Description.parse(str(plan.get("description", "")))
+    except BadInput:
+        raise Declined("the description of a record cannot be read") from None
+    if description.sha256 != contract.description:
+        raise Declined("the description of a record is not the contracted one")
+    if plan["model"].get("dimension", description.dimension) != description.dimension:
+        raise Declined("the model does not fit the description of a record")
+    return description
+
+
 class OwnRound:
     """The rounds of an owner that has its terms and its records in a folder of its own."""
 
@@ -105,7 +122,7 @@ class OwnRound:
         self._folder, self._contract, self._plan = folder, contract, plan
         model = models(plan["model"])(plan["seed"])
         self._trainer = OwnerTrainer(model, protection_of(contract), plan["seed"])
-        self._records = model.records(*folder.records())
+        self._records = model.records(*folder.records(_described(contract, plan)))
         if not len(self._records):
             raise Declined("the owner has no records to train on")
         if isinstance(self._records, LinearRecords) and not self._records.longest() < 1.0001:
