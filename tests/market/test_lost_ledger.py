@@ -69,6 +69,19 @@ def test_a_lost_ledger_is_not_begun_anew(made: Scenario, run: Path, left_with: s
     played(made, run)
 
 
+def test_a_settled_job_is_not_run_again_though_all_but_the_statements_is_gone(
+    made: Scenario, run: Path
+) -> None:
+    """Ledger, head, receipts, checkpoint and journal: owners would be charged once for both."""
+    gone = ["ledger.sqlite*", "owners/*/*-receipt.json", "owners/privacy.journal"]
+    gone += ["curator/head.json", "curator/receipts.jsonl", "curator/checkpoint.npz"]
+    for path in [found for pattern in gone for found in run.glob(pattern)]:
+        path.unlink()
+    with pytest.raises(LedgerLost, match="the statement of owner"):
+        played(made, run)
+    assert not (run / "owners" / "privacy.journal").exists()
+
+
 @pytest.mark.parametrize("left_with", ["curator", "owners"])
 def test_a_ledger_that_was_put_back_does_not_pay_again(
     made: Scenario, run: Path, left_with: str
