@@ -34,8 +34,9 @@ class CarefulProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        address = (self.client or ("",))[0]
-        if sum((one.client or ("",))[0] == address for one in self.connections) > MOST_CONNECTIONS:
+        others = (one.client and self.client and one.client[0] == self.client[0]
+                  for one in self.connections)  # fmt: skip
+        if sum(map(bool, others)) > MOST_CONNECTIONS:
             transport.abort()
         self._watch()
 
@@ -50,7 +51,7 @@ class CarefulProtocol(H11Protocol):
 
     def _watch(self) -> None:
         """Give the headers of a request a time; a request that is being answered has all time."""
-        awaited = self.cycle is None or self.cycle.response_complete
+        awaited = getattr(self.cycle, "response_complete", True)
         if awaited and self._deadline is None:
             self._deadline = self.loop.call_later(HEADER_SECONDS, self.transport.abort)
         elif not awaited and self._deadline is not None:
