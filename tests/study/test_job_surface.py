@@ -83,3 +83,10 @@ class TestWithSurface:
         assert not train & {image.tobytes() for image in stands.test_images}
         assert len(stands.train_labels) == 400
         assert np.array_equal(stand_in(data, 400).train_labels, stands.train_labels)
+
+    def test_tables_are_stood_in_for_by_simulated_owners(self) -> None:
+        hospitals = load_data(str(Path(__file__).parents[2] / "examples" / "hospitals"))
+        stands = stand_in(hospitals, 455)
+        assert stands.holders is None
+        assert stands.features is hospitals.features
+        assert len(stands.train_inputs()) == 455

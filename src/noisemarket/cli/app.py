@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from noisemarket.cli import flower, ledger
+from noisemarket.cli import data, flower, ledger
 from noisemarket.cli.audit import audit
 from noisemarket.cli.calibrate import calibrate
 from noisemarket.cli.compare import compare
@@ -41,6 +41,10 @@ GROUPS: dict[str, tuple[str, list[Callable[..., object]]]] = {
     "ledger": (
         "Read a ledger: what was agreed, delivered and paid, and whether it can be trusted.",
         [ledger.ls, ledger.show, ledger.verify, ledger.export, ledger.statement],
+    ),
+    "data": (
+        "Describe records, and check owners' tables against a description.",
+        [data.describe, data.check],
     ),
     "flower": (
         "Run the market over Flower: simulated on this machine, or between hosts.",

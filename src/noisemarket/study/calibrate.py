@@ -15,6 +15,7 @@ import numpy as np
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.aggregation import VERSION as RULE_VERSION
+from noisemarket.federated.data_files import MNIST, PUBLIC, named_records
 from noisemarket.market.orders import given_sigma
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.account import protection_of
@@ -185,11 +186,15 @@ def simulated(scenario: Scenario) -> Scenario:
 def fingerprint(scenario: Scenario, data: str) -> str:
     """Digest of the job: all that accuracy depends on besides noise, beta and seed.
 
-    ``data`` is the SHA-256 of the data; MNIST counts by its name. How privacy is counted does not
-    matter, nor do paths.
+    ``data`` is the SHA-256 of the data; public data counts by its name. How privacy is counted does
+    not matter, nor do paths.
     """
-    people, file = scenario.population, scenario.population.file
-    sizes = read_population(file, secrets=False).data_size.tolist() if file else people.data_size
+    people, file, name = scenario.population, scenario.population.file, scenario.training.data
+    sizes: object = people.data_size
+    if named := named_records(name):
+        sizes = sorted(named.values())
+    elif file:
+        sizes = read_population(file, secrets=False).data_size.tolist()
     counted = {"delta", "neighbours", "rho_cap", "epsilon_cap", "noise"}
     document = {
         "training": scenario.training.model_dump(mode="json", exclude={"data"}),
@@ -197,7 +202,7 @@ def fingerprint(scenario: Scenario, data: str) -> str:
         "owners": people.owners,
         "data_size": sizes,
         "sigma_max": scenario.game.sigma_max,
-        "data": data if scenario.training.data else "mnist",
+        "data": (name or MNIST) if name in PUBLIC else data,
         "rule": RULE_VERSION,
     }
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

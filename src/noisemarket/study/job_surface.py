@@ -11,12 +11,13 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from noisemarket.federated.data import Dataset
+from noisemarket.federated.data_files import PUBLIC
 from noisemarket.files import write_atomic
 from noisemarket.market.worker_processes import in_processes
 from noisemarket.scenario import Scenario
@@ -73,7 +74,7 @@ def with_surface(
     if scenario.game.surface != "auto":
         return JobSurface(scenario, False, *_known(scenario))
     betas = _betas(scenario)
-    data = data_of(scenario) if scenario.training.data else None
+    data = None if scenario.training.data in PUBLIC else data_of(scenario)
     job = fingerprint(scenario, data.sha256 if data else "")
     for name, text in shipped_surfaces().items():
         if _fits(text, job, betas):
@@ -164,7 +165,11 @@ def _measure(
         tuple(most * share for share in SHARES_OF_NOISE), betas, SEEDS,
         tuple(sorted(mixed)) if by_noise else (),
     )  # fmt: skip
-    allowed = data_of(scenario) if data is None else stand_in(data, len(data.train_labels))
+    if data is None:
+        allowed = data_of(scenario)
+    else:  # where owners are on their own hosts the population says how many records they have
+        stated = scenario.environment(secrets=False).population.data_size
+        allowed = stand_in(data, len(data.train_labels) or int(stated.sum()))
     free = simulated(scenario)
     tasks, results = tasks_of(free, grid), dict[Key, TrainingResult]()
     watch(0, len(tasks))
@@ -190,7 +195,7 @@ def stand_in(data: Dataset, records: int, seed: int = 0) -> Dataset:
     train, test = np.array_split(shuffled, 2)
     drawn = rng.choice(train, min(records, MOST_RECORDS))
     images, labels = data.test_images, data.test_labels
-    return Dataset.of(
-        images[drawn], labels[drawn], images[test], labels[test],
-        name=data.name, scaling=data.scaling, channel=data.channel,
+    return replace(
+        data, train_images=images[drawn], train_labels=labels[drawn],
+        test_images=images[test], test_labels=labels[test], owners=(), holders=None,
     )  # fmt: skip
