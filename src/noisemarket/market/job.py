@@ -144,7 +144,7 @@ def _steps(
         curator = Curator(key)
         with curator.ledger(folder.ledger(manifest), folder.curator / HEAD) as ledger:
             book = ReceiptBook(curator, ledger, folder.curator)
-            book.check(channel.receipts(manifest.job))
+            book.check(channel.noted(manifest.job, curator.public_key))
             names = [str(name) for name in market.environment.population.names]
             owners = Owners(channel, names, folder.curator)
             job = _OpenJob(market, folder, owners, manifest, curator, ledger, book, threads, stop)

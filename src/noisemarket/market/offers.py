@@ -209,9 +209,11 @@ class ReceiptBook:
             for index, contract in contracts.items()
         }
 
-    def check(self, receipts: Iterable[Receipt]) -> None:
-        """Hold the ledger against receipts that owners have, and against those kept here."""
-        self._hold([*self.kept(), *receipts])
+    def check(self, noted: Iterable[tuple[Head, str]]) -> None:
+        """Hold the ledger against heads that owners were shown, and the receipts kept here."""
+        self._hold(self.kept())
+        for head, noted_by in dict(noted).items():
+            self._ledger.check_holds(head, noted_by)
 
     def kept(self) -> list[Receipt]:
         """The receipts with both signatures."""

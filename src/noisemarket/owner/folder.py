@@ -49,7 +49,7 @@ from noisemarket.files import (
     write_json,
 )
 from noisemarket.ledger.contract import Contract
-from noisemarket.ledger.entries import SETTLED, SIGNED
+from noisemarket.ledger.entries import SETTLED, SIGNED, Head
 from noisemarket.ledger.keys import PRIVATE, KeyPair, SignedContract
 from noisemarket.ledger.receipts import Receipt, load_receipt
 from noisemarket.owner.terms import Plan
@@ -230,6 +230,17 @@ class OwnerFolder:
         paths = [self._job(job) / name for name in RECEIPTS.values()]
         return [load_receipt(path) for path in paths if path.exists()]
 
+    def noted(self, job: str, curator_key: str) -> Iterator[tuple[Head, str]]:
+        """The heads of the ledger that the owner was shown in a job, by its receipts of this
+        curator and by its statement, and which of them says so."""
+        for receipt in self.receipts(job):
+            if receipt.job == job and receipt.signed_by(curator_key):
+                yield receipt.noted, f"the receipt of owner {receipt.owner}"
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            kept = json.loads((self._job(job) / STATEMENT).read_text(encoding="utf-8"))
+            if kept["job"] == job:
+                yield Head.parse(kept["ledger_head"]), f"the statement of owner {kept['owner']}"
+
     def countersign(self, receipt: Receipt, contract: Contract, stage: str) -> Receipt:
         """A receipt of this contract and stage with the owner's signature, kept.
 
@@ -257,9 +268,9 @@ class OwnerFolder:
         self, job: str, statement: PrivacyStatement | None, paid: int | None, **more: Any
     ) -> None:
         """Keep what was given up in a job, and what it brought."""
-        document: dict[str, Any] = {"owner": self.name, "releases": 0}
+        document: dict[str, Any] = {"owner": self.name, "releases": 0, "job": job}
         if statement is not None:
-            document = statement.to_dict() | {"text": statement.text()}
+            document |= statement.to_dict() | {"text": statement.text()}
         write_json(
             self.job(job) / STATEMENT, {**document, "paid_micro": paid, **more}, private=True
         )
