@@ -164,7 +164,7 @@ class LearningSection(Section):
 
     iterations: int = Field(5000, ge=1, le=10**9, description="interactions of each pair")
     discount: float = Field(0.8, ge=0, lt=1, description="phi: weight of the future")
-    learning_rate: float = Field(0.1, gt=0, le=1, description="eta: step of the Q-values")
+    learning_rate: float = Field(0.5, gt=0, le=1, description="eta: step of the Q-values")
     step_start: Positive = Field(50.0, description="a in the policy step 1/(a + t/b)")
     step_slowing: Positive = Field(50.0, description="b in the policy step 1/(a + t/b)")
     lose_ratio: float = Field(2.0, ge=1, description="losing step over winning step")
