@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import AfterValidator, Field
 
 from noisemarket.errors import BadInput
+from noisemarket.federated.data_files import named_records
 from noisemarket.game.distributions import Distribution, make_distribution
 from noisemarket.game.environment import Change, Environment, phases
 from noisemarket.game.levels import MOST_CELLS, Levels
 from noisemarket.game.population import FIELDS, Population
 from noisemarket.game.sides import Behaviour, Payoff
 from noisemarket.pricing.rule import Settings
-from noisemarket.scenario.population_file import read_population
+from noisemarket.scenario.population_file import read_owners
 from noisemarket.scenario.section import Auto, NotNegative, Positive, Section, Share
 from noisemarket.scenario.surface_file import find_surface
 
@@ -138,7 +140,10 @@ class PopulationSection(Section):
     floor: Spread = Field(
         0.0, description="least noise that an owner keeps, whatever it is paid; its secret"
     )
-    file: str = Field("", description="CSV or TOML file of owners, instead of drawing them")
+    file: str = Field(
+        "",
+        description="CSV or TOML file of owners; columns that it lacks are drawn as for others",
+    )
 
     def distributions(self) -> dict[str, Distribution]:
         if isinstance(self.data_size, float) and self.data_size < 1:
@@ -241,7 +246,9 @@ class TrainingSection(Section):
         "features, 0.6 for the CNN",
     )
     data: str = Field(
-        "", description="folder of idx files, or of features in .npy files; empty: MNIST"
+        "",
+        description="mnist (or empty), fars, a folder with a table per owner, a CSV or Parquet "
+        "file with an owner_column, or a folder of idx or .npy files",
     )
 
 
@@ -367,8 +374,13 @@ class Scenario(Section):
         (), description="preferences that change during the game, one [[changes]] table each"
     )
 
-    def environment(self, *, secrets: bool = True) -> Environment:
+    def environment(
+        self, *, secrets: bool = True, records: Mapping[str, int] | None = None
+    ) -> Environment:
         """The game that this scenario describes, with its population drawn or read.
+
+        ``records`` is how many records each owner has, where the data names its owners; by default
+        what the scenario's own data says.
 
         Without ``secrets``, a population file need not contain the owners' secrets: that is enough
         for a curator whose owners run on their own machines.
@@ -380,12 +392,24 @@ class Scenario(Section):
             remedy = f"with {g.saving_levels} saving levels, give at most {most:,}."
             raise BadInput("game.payment_levels", g.payment_levels, remedy)
         draw_owners, draw_changes, _ = self.seeds()
-        if self.population.file:
-            file, owners = self.population.file, self.population.owners
-            population = read_population(file, owners, secrets=secrets)
-        else:
-            given = self.population.distributions()
-            population = Population.draw(self.population.owners, given, draw_owners)
+        if records is None:
+            records = named_records(self.training.data)
+        owners = self.population.owners
+        if records and owners != len(records):
+            remedy = f"the data has the records of {len(records)} owners: leave it out."
+            raise BadInput("population.owners", owners, remedy)
+        file, given = self.population.file, self.population.distributions()
+        listed = read_owners(file, secrets=secrets, records=records) if file else None
+        if listed is not None and owners != len(listed):
+            remedy = f"{file} has {len(listed)} owners: give only one of the two."
+            raise BadInput("population.owners", owners, remedy)
+        population = Population.draw(owners, given, draw_owners)
+        if listed is not None:
+            population = listed.population(population)
+        elif records:
+            columns = {name: getattr(population, name) for name in FIELDS}
+            columns["data_size"] = np.array(list(records.values()), float)
+            population = Population.of(tuple(records), columns)
         curator = (g.quality_weight, g.quality_value, g.payment_cost)
         for section in self.changes:
             if section.at >= self.learning.iterations:
