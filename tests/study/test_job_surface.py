@@ -10,8 +10,7 @@ from tests.tiny_images import write_images
 
 from noisemarket.federated.data_files import load_data
 from noisemarket.scenario import Scenario
-from noisemarket.scenario.surface_file import find_surface
-from noisemarket.study.calibrate import fingerprint
+from noisemarket.scenario.surface_file import find_surface, fingerprint
 from noisemarket.study.job_surface import stand_in, with_surface
 
 pytestmark = pytest.mark.training

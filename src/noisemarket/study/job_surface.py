@@ -19,12 +19,8 @@ import numpy as np
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.data_files import PUBLIC
 from noisemarket.files import write_atomic
-from noisemarket.market.worker_processes import in_processes
 from noisemarket.scenario import Scenario
-from noisemarket.scenario.surface_file import shipped_surfaces
-from noisemarket.study.calibrate import Grid, fingerprint, points_of, simulated, tasks_of
-from noisemarket.study.fit import Calibration
-from noisemarket.study.trainings import Key, TrainingResult, TrainingWork, data_of
+from noisemarket.scenario.surface_file import fingerprint, shipped_surfaces
 
 SHARES_OF_NOISE = (0.0, 1 / 12, 1 / 6, 1 / 3, 1 / 2, 3 / 4, 1.0)
 """The noise of all owners at the measured points, as shares of sigma_max."""
@@ -74,7 +70,11 @@ def with_surface(
     if scenario.game.surface != "auto":
         return JobSurface(scenario, False, *_known(scenario))
     betas = _betas(scenario)
-    data = None if scenario.training.data in PUBLIC else data_of(scenario)
+    data = None
+    if scenario.training.data not in PUBLIC:
+        from noisemarket.study.trainings import data_of
+
+        data = data_of(scenario)
     job = fingerprint(scenario, data.sha256 if data else "")
     for name, text in shipped_surfaces().items():
         if _fits(text, job, betas):
@@ -158,6 +158,12 @@ def _measure(
     watch: Callable[[int, int], object],
 ) -> tuple[str, int, float]:
     """The text of a surface file, the number of points, and how far the fit is from them."""
+    # All that trains is slow to import, and most jobs have a surface.
+    from noisemarket.market.worker_processes import in_processes
+    from noisemarket.study.calibrate import Grid, points_of, simulated, tasks_of
+    from noisemarket.study.fit import Calibration
+    from noisemarket.study.trainings import Key, TrainingResult, TrainingWork, data_of
+
     owners, most = scenario.population.owners, scenario.game.sigma_max
     mixed = {(share, most * left) for share, left in SELLERS if 0 < round(share * owners) < owners}
     by_noise = scenario.training.weighting == "noise"
