@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 from tests.support.cheats import CHEATS, Fault, FaultyEngine, bearing_mark
+from tests.tiny_images import write_images
 
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.engine import Weights
@@ -148,8 +150,8 @@ def contracts_of(made: Order, scenario: Scenario) -> dict[int, Contract]:
 class Jobs:
     """Jobs of one size, with data loaded and dealt out once for each non-IID degree."""
 
-    def __init__(self, owners: int, rounds: int, protection: str) -> None:
-        self._owners, self._rounds = owners, rounds
+    def __init__(self, owners: int, rounds: int, protection: str, data: str = "") -> None:
+        self._owners, self._rounds, self._data = owners, rounds, {"data": data} if data else {}
         self._protection = protection
         self._made: dict[tuple[float, int], Order] = {}
 
@@ -157,7 +159,7 @@ class Jobs:
         """The scenario of a job."""
         return Scenario.from_preset(
             "market", owners=self._owners, rounds=self._rounds, beta=beta, seed=seed,
-            noise="simulated", protection=self._protection, **more,
+            noise="simulated", protection=self._protection, **self._data, **more,
         )  # fmt: skip
 
     def order(self, scenario: Scenario, sigma: float, sellers: int) -> Order:
@@ -216,6 +218,9 @@ def honest(jobs: Jobs, owners: int, seeds: int) -> Table:
 POISONS = "push", "wrong_labels", "free_rider", "backdoor"
 """Cheats whose noise is right: no test of noise can find them, and they are paid."""
 
+RECORDS, TESTED = 20_000, 2000
+"""Of MNIST: for all owners together, and for the test."""
+
 SOLD = {"a tenth": 0.1, "all": 1.0}
 """Which part of the owners has sold down to the sigma of a row."""
 
@@ -226,11 +231,12 @@ def poison(sizes: Sequence[int], rounds: int, seeds: int) -> list[dict[str, Any]
     The cheats are among the sellers, whose weight is the largest.
     """
     rows = []
+    images = write_images(Path(tempfile.mkdtemp()), RECORDS, TESTED)
     for owners in sizes:
-        jobs = Jobs(owners, rounds, "per_record")
+        jobs = Jobs(owners, rounds, "per_record", str(images))
         for (name, part), sigma in product(SOLD.items(), SIGMAS):
-            if name == "all" and sigma == KEPT_SIGMA:
-                continue  # the same
+            if name == "all" and (sigma == KEPT_SIGMA or owners > 20):
+                continue  # where all keep 0.6, nobody has sold
             for kind, cheats in _cases(owners):
                 row: dict[str, Any] = {"owners": owners, "sold": name, "sigma": sigma}
                 row |= {"cheat": kind, "cheats": cheats}
