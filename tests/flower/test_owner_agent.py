@@ -402,7 +402,7 @@ def test_a_cap_that_is_no_number_is_none(standing: Offered, tmp_path: Path, cap:
 
 def test_a_cap_of_the_owners_own_is_kept(offered: Offered) -> None:
     offered.node.config["rho-cap"] = offered.contract.rho_cap / 2
-    assert "other rho_cap" in str(offered.offer(offered.contract).error.reason)
+    assert "more privacy than the owner sells" in str(offered.offer(offered.contract).error.reason)
 
 
 def test_a_loss_without_bound_is_signed_only_where_the_owner_says_so(tmp_path: Path) -> None:

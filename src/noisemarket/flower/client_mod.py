@@ -77,7 +77,8 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
                 return model.arrays(before + protection.protect(update, contract.sigma, own))
 
             def budget(release: Arrays) -> PrivacyBudget:
-                return budget_of(contract, FloatVector(release, "release").size, records=1)
+                size = FloatVector(release, "release").size
+                return budget_of(contract, size, 1, folder.neighbours())
 
             number = task.round_number
             release = released(folder, contract, plan, number, start, train, budget)

@@ -21,7 +21,7 @@ from noisemarket.files import digest
 from noisemarket.ledger.contract import Contract
 from noisemarket.owner.folder import Arrays, Declined, OwnerFolder
 from noisemarket.owner.terms import Plan, budget_of, protection_of
-from noisemarket.privacy.accountant import BudgetSpent, JournalledAccountant
+from noisemarket.privacy.accountant import BudgetSpent
 from noisemarket.privacy.noise import (
     Diverged,
     NoiseSource,
@@ -90,11 +90,9 @@ def released(
     if release is None:
         release = make(SimulatedNoise(plan["seed"]) if contract.simulated else SecureNoise())
         folder.keep_release(job, name, release)
-    journal = folder.journal(job)
-    journal.touch(mode=0o600)
     try:
-        with JournalledAccountant(journal, [budget(release)], job) as accountant:
-            accountant.charge(folder.name, round_number, release_id=_name_of(release))
+        cost = budget(release).rho_per_round
+        folder.wallet().spend(job, round_number, _name_of(release), cost)
     except BudgetSpent:
         raise Declined("the privacy budget is spent") from None
     return release
@@ -127,8 +125,14 @@ class OwnRound:
 
     @cached_property
     def budget(self) -> PrivacyBudget:
-        """What a round costs by the owner's own account: of its model and its records."""
+        """What a round costs: of the owner's model and its records."""
         return budget_of(self._contract, len(self._trainer.model), len(self))
+
+    @cached_property
+    def own_budget(self) -> PrivacyBudget:
+        """The same in the relation of neighbours that the owner counts in."""
+        relation = self._folder.neighbours()
+        return budget_of(self._contract, len(self._trainer.model), len(self), relation)
 
     def upload(self, round_number: int, weights: Upload) -> Upload:
         """Train from this global model; what is given was kept and charged."""
@@ -144,5 +148,5 @@ class OwnRound:
 
         return released(
             self._folder, contract, plan, round_number, {WEIGHTS: weights}, train,
-            lambda _: self.budget,
+            lambda _: self.own_budget,
         )[WEIGHTS]  # fmt: skip
