@@ -152,7 +152,7 @@ def test_what_is_cut_off_before_it_is_charged_goes_out_and_counts_once(
     order = make_order("secure")
     config = deal(order, NAMES, {}, tmp_path)[NAMES[0]]
     with monkeypatch.context() as patched:
-        patched.setattr("noisemarket.owner.round.JournalledAccountant", lambda *given: 1 / 0)
+        patched.setattr("noisemarket.owner.wallet.Wallet.spend", lambda *given: 1 / 0)
         assert call(config, ask(start(order))).has_error()
     kept = np.load(tmp_path / "anna" / "jobs" / JOB / "release.npz")["array.weights"]
     reply = call(config, ask(start(order)))
