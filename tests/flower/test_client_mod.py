@@ -61,7 +61,7 @@ def agreed(name: str, index: int, path: Path, **changes: Any) -> dict[str, Any]:
     """An owner with a contract; gives the config of its node."""
     terms = {"protection": "clipped", "clip": CLIP, "shards": None, "settings": {}, "rounds": 100}
     terms |= {"simulated": True, "rho_cap": math.inf} | changes
-    plan = {"index": index, "seed": 3, "model": {}}
+    plan = {"index": index, "seed": 3, "model": {"parameters": SIZE}}
     agree(OwnerFolder(name, path), contract(name, JOB, **terms), plan)
     return {"owner": name, "owner-folder": str(path)}
 
@@ -132,6 +132,15 @@ def test_another_contract_is_refused_before_anything_is_trained(
     reply = ask(folder(tmp_path), -1.0, **told)  # training would raise
     assert reply.error.code == DECLINED
     assert charges(OwnerFolder("anna", tmp_path), JOB) == []
+
+
+def test_training_that_fails_was_charged(tmp_path: Path) -> None:
+    """An error may depend on the records: it tells of them as a release does."""
+    config = folder(tmp_path, rho_cap=100.0)
+    replies = [ask(config, -1.0, **{"server-round": number}) for number in (1, 2, 2, 3)]
+    made_of = charges(OwnerFolder("anna", tmp_path), JOB)
+    assert [charge.round for charge in made_of] == [1, 2, 2]
+    assert [one.error.code for one in replies] == [FAILED] * 3 + [DECLINED]  # 3 * 32 of 100
 
 
 def test_terms_of_another_protection_and_failures_give_nothing_away(tmp_path: Path) -> None:

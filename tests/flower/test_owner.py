@@ -146,7 +146,7 @@ def test_no_noise_serves_for_two_updates_whatever_app_asks(tmp_path: Path) -> No
         assert 0.6 < spread < 1.5
 
 
-def test_what_is_cut_off_before_it_is_charged_goes_out_and_counts_once(
+def test_what_cannot_be_charged_is_not_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order = make_order("secure")
@@ -154,9 +154,8 @@ def test_what_is_cut_off_before_it_is_charged_goes_out_and_counts_once(
     with monkeypatch.context() as patched:
         patched.setattr("noisemarket.owner.wallet.Wallet.spend", lambda *given: 1 / 0)
         assert call(config, ask(start(order))).has_error()
-    kept = np.load(tmp_path / "anna" / "jobs" / JOB / "release.npz")["array.weights"]
-    reply = call(config, ask(start(order)))
-    assert np.array_equal(reply.content["arrays"]["weights"].numpy(), kept)
+    assert not (tmp_path / "anna" / "jobs" / JOB / "release.npz").exists()
+    assert not call(config, ask(start(order))).has_error()
     assert charges(config) == 1
 
 
@@ -220,7 +219,7 @@ class Leaking(nn.Module):
         raise RuntimeError(f"secret record {images[0].tolist()}")
 
 
-def test_a_failure_tells_the_curator_nothing_and_costs_nothing(
+def test_a_failure_tells_the_curator_nothing_but_that_and_is_charged(
     order: Order, owners: dict[str, Config]
 ) -> None:
     weights = np.zeros(15, np.float32)
@@ -228,7 +227,7 @@ def test_a_failure_tells_the_curator_nothing_and_costs_nothing(
     assert reply.has_error()
     assert reply.error.code == FAILED
     assert reply.error.reason == "failed on the owner's side"
-    assert charges(owners["anna"]) == 0
+    assert charges(owners["anna"]) == 1  # whether training fails may depend on a record
 
 
 def test_terms_are_fixed_once_agreed(owners: dict[str, Config]) -> None:

@@ -116,27 +116,32 @@ def test_an_offer_as_agreed_is_signed_once_and_for_all(offered: Offered) -> None
     assert other.error.reason == "another contract was signed in this job"
 
 
-def test_no_contract_below_the_owners_floor_is_signed(offered: Offered) -> None:
-    """Also where the owner raises its floor after it has agreed."""
-    path = Path(str(offered.node.config["owner-folder"])) / "private.json"
-    known = json.loads(path.read_text())
-    path.write_text(json.dumps(known | {"floor": offered.contract.sigma + 0.01}))
-    assert "floor" in str(offered.offer(offered.contract).error.reason)
-    path.write_text(json.dumps(known))
-    assert holds("owner", offered.contract, offered.signature())
-
-
-def test_no_trade_is_always_fine_with_the_owner(offered: Offered) -> None:
-    """Where the curator's budget does not reach to a deal."""
-    sigma = offered.contract.sigma + offered.contract.saving
-    assert offered.contract.saving > 0
-    rho = offered.contract.rho_per_round * (offered.contract.sigma / sigma) ** 2
-    nothing = changed(
-        offered.contract, saving=0.0, sigma=sigma, payment=0, rho_per_round=rho,
-        rho_cap=rho * offered.contract.rounds,
-        epsilon=gaussian_epsilon(rho * offered.contract.rounds, offered.contract.delta),
+def no_trade(contract: Contract) -> Contract:
+    """What the owner signs where the curator's budget does not reach to the trade."""
+    sigma = contract.sigma + contract.saving
+    rho = contract.rho_per_round * (contract.sigma / sigma) ** 2
+    return changed(
+        contract, saving=0.0, sigma=sigma, payment=0, rho_per_round=rho,
+        rho_cap=rho * contract.rounds,
+        epsilon=gaussian_epsilon(rho * contract.rounds, contract.delta),
     )  # fmt: skip
-    assert not offered.offer(nothing).has_error()
+
+
+@pytest.mark.parametrize("made", [lambda contract: contract, no_trade], ids=["trade", "no trade"])
+def test_nothing_below_the_owners_own_noise_is_signed_paid_or_unpaid(
+    offered: Offered, made: Callable[[Contract], Contract]
+) -> None:
+    """Also where the owner raises its limits after it has agreed."""
+    path = Path(str(offered.node.config["owner-folder"])) / "private.json"
+    known, contract = json.loads(path.read_text()), made(offered.contract)
+    unpaid = contract.sigma + contract.saving
+    for limit, noise, word in (
+        ("floor", contract.sigma, "floor"), ("sigma_max", unpaid, "keeps more noise"),
+    ):  # fmt: skip
+        path.write_text(json.dumps(known | {limit: noise + 0.01}))
+        assert word in str(offered.offer(contract).error.reason)
+    path.write_text(json.dumps(known))
+    assert not offered.offer(contract).has_error()
 
 
 FORGED: dict[str, tuple[Callable[[Contract], Contract], str]] = {

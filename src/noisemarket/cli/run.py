@@ -51,7 +51,7 @@ Choices = dict[str, Any]
 _NOT_COMPARED = (
     "Baselines skipped: a noise-free model would leak your records. Pass --baselines to train them."
 )
-_PUBLIC = "One baseline is trained without noise: the bundled MNIST is public."
+_PUBLIC = "One baseline is trained without noise: the bundled {name} is public."
 
 
 def run(
@@ -178,6 +178,7 @@ def carry_out(
 
     ``asked``: the user said whether there are to be baselines.
     """
+    from noisemarket.federated.data_files import PUBLIC
     from noisemarket.market.baselines import alternatives, harmless
     from noisemarket.market.summary import owners_csv, summary
     from noisemarket.show import market_report as report
@@ -201,11 +202,12 @@ def carry_out(
         write_policies(folder, outcome.negotiation.agreement)
         figures = report.draw_market(folder, outcome, compared, others)
         folder.status("complete", rounds=result["rounds"], secure_noise=result["secure_noise"])
-    said = []
+    said, data = list[str](), market.order.job.data
     if not others and not asked and not harmless(market.scenario):
         said.append(_NOT_COMPARED)
-    elif others and not market.scenario.training.data:
-        said.append(_PUBLIC)
+    elif others and market.scenario.training.data in PUBLIC:
+        said.append(_PUBLIC.format(name=data.name))
+    said += data.remarks
     said += [f"Owner {owner} broke its contract: {why}." for owner, why in outcome.broken.items()]
     said += [
         *paths(folder, figures),

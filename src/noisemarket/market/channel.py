@@ -19,7 +19,7 @@ from noisemarket.federated.engine import Engine, Job, Score, Weights, at_model
 from noisemarket.federated.protections import Upload
 from noisemarket.files import Closing
 from noisemarket.game.protocol import Contracts
-from noisemarket.ledger.receipts import Receipt
+from noisemarket.ledger.entries import Head
 from noisemarket.market.orders import Order, PreparedMarket
 from noisemarket.market.run_folder import JOURNAL, MarketFolder
 from noisemarket.owner.folder import Declined, OwnerFolder, owner_folder
@@ -61,8 +61,9 @@ class Channel(Closing):
         """The owners that can be asked now; None for all."""
         return None
 
-    def receipts(self, job: str) -> Sequence[Receipt]:
-        """Receipts of the job that can be read before anything is done, wherever that is so."""
+    def noted(self, job: str, curator_key: str) -> Iterable[tuple[Head, str]]:
+        """Heads of the ledger that owners were shown in the job, and where that is written, as far
+        as it can be read before anything is done."""
         return ()
 
     def agree(self, invitation: JobInvitation, contracts: Contracts) -> None:
@@ -158,12 +159,12 @@ class LocalChannel(Channel):
             )
         ]
 
-    def receipts(self, job: str) -> Sequence[Receipt]:
-        if self._lasting is not None:
-            return [one for owner in self._lasting for one in owner.folder.receipts(job)]
-        folders = [path for path in self._folder.owners.iterdir() if path.is_dir()]
-        found = (OwnerFolder(path.name, path, one_job=True).receipts(job) for path in folders)
-        return [receipt for some in found for receipt in some if receipt.job == job]
+    def noted(self, job: str, curator_key: str) -> Iterable[tuple[Head, str]]:
+        owners: Iterable[OwnerFolder] = (owner.folder for owner in self._lasting or ())
+        if self._lasting is None:
+            folders = (path for path in self._folder.owners.iterdir() if path.is_dir())
+            owners = (OwnerFolder(path.name, path, one_job=True) for path in folders)
+        return [head for owner in owners for head in owner.noted(job, curator_key)]
 
     def agree(self, invitation: JobInvitation, contracts: Contracts) -> None:
         levels = zip(contracts.saving.tolist(), contracts.payment.tolist(), strict=True)

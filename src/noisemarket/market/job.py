@@ -158,7 +158,7 @@ def _steps(
         curator = Curator(key)
         with curator.ledger(folder.ledger(manifest), folder.curator / HEAD) as ledger:
             book = ReceiptBook(curator, ledger, folder.curator)
-            book.check(channel.receipts(manifest.job))
+            book.check(channel.noted(manifest.job, curator.public_key))
             names = [str(name) for name in market.environment.population.names]
             owners = Owners(channel, names, folder.curator)
             job = _OpenJob(market, folder, owners, manifest, curator, ledger, book, threads, stop)
@@ -211,8 +211,8 @@ class _OpenJob:
         scenario, manifest, curator = self.market.scenario, self.manifest, self.curator
         clock, budget = _LapClock(), budget_of(scenario)
 
-        environment = self.market.environment
-        work, levels = work_of(scenario, len(environment)), environment.levels
+        environment, description = self.market.environment, self.market.order.job.data.description
+        work, levels = work_of(scenario, len(environment), description), environment.levels
         invitation = JobInvitation(manifest.job, curator.public_key, work, levels)
         negotiation = self._negotiate(invitation, watch)
         if not negotiation.agreement.complete:
@@ -232,6 +232,8 @@ class _OpenJob:
         keys = self.owners.keys(invitation)
         most = MOST if budget is None else budget
         about = {"weighting": scenario.training.weighting, "weights": _weights(order, keys)}
+        if description:
+            about["description"] = description.text
         self.ledger.append([entries.opened(manifest.job, most, curator.public_key, keys, **about)])
         yield events.Opened(manifest.job, len(keys), order.plan.rounds, budget, resumed)
         yield events.Negotiated(len(deals), trades, int(moved.sum()), total, played)

@@ -111,6 +111,9 @@ class SerialEngine(Engine):
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         data = self._job.data
+        if not len(data.train_labels):
+            remedy = "has no owner's records: put a file per owner there, or run over Flower."
+            raise BadInput("data", data.source, remedy)
         return {
             "train_images": data.train_inputs(),
             "train_labels": data.train_labels,

@@ -68,6 +68,7 @@ LIMITS = ("rho_cap", "rho_budget", "epsilon_budget")
 
 DELTA = 1e-5
 """At which an epsilon budget holds, unless the owner says otherwise."""
+_ABOUT = 1.0 - 1e-9  # two machines may round differently
 
 
 class OwnerAgent:
@@ -80,9 +81,9 @@ class OwnerAgent:
             ``budget-delta``, says the same as an epsilon. Without any it plays no game, unless it
             says ``allow-unbounded = true``: it may lose all its privacy. ``curator-key`` is the
             only curator that it deals with. ``allow-simulated = true`` is for simulations: without
-            it the owner plays no game whose noise would come from a seed. ``floor`` is the least
-            noise that it keeps: it signs nothing, and stays in no clock auction, that would have
-            it keep less.
+            it the owner plays no game whose noise would come from a seed. ``sigma-max`` is the
+            noise that it keeps unpaid: what it sells is counted from there. ``floor`` is the least
+            noise that it keeps at any price. It signs nothing below either, paid or unpaid.
         models: makes the maker of the owner's model from the settings in its terms.
 
     Its preferences may change within a game (``changes`` in ``private.json``: ``at`` which
@@ -222,12 +223,12 @@ class OwnerAgent:
                 after.save(kept)
             return after
 
-    def _own_floor(self) -> float:
-        """The least noise that the owner keeps, whatever it is paid; 0 where it names none."""
-        floor = self._private().get("floor", 0.0)
-        if type(floor) not in (int, float) or not floor >= 0.0:
-            raise BadInput("floor", floor, "give a number that is not negative.")
-        return float(floor)
+    def _own_noise(self, name: str) -> float:
+        """A noise that the owner states itself, ``floor`` or ``sigma_max``; 0 if it does not."""
+        noise = self._private().get(name, 0.0)
+        if type(noise) not in (int, float) or not noise >= 0.0:
+            raise BadInput(name, noise, "give a number that is not negative.")
+        return float(noise)
 
     def _check_invitation(self, invitation: GameInvitation | JobInvitation) -> None:
         expected = self._config.get("curator-key")
@@ -249,6 +250,7 @@ class OwnerAgent:
             if change["at"] <= at:
                 private |= change
         payoff = private.get("payoff", "privacy_loss")
+        affordable = self._affordable(invitation.job, work)
         try:
             own = {name: float(private[name]) for name in PREFERENCES}
         except (KeyError, TypeError, ValueError):
@@ -261,7 +263,7 @@ class OwnerAgent:
             privacy_weight=own["privacy_weight"],
             privacy_cost=np.array([own["privacy_cost"]]),
             markup=np.array([own["markup"]]),
-            floor=np.array([max(self._own_floor(), self._affordable(invitation.job, work))]),
+            floor=np.array([max(self._own_noise("floor"), affordable)]),
             sold=self._sold(levels, work) if payoff == "epsilon_loss" else None,
             key=np.array([int(private.get("key", 0))], np.uint64),
             behaviour=Behaviour(**private.get("behaviour", {})),
@@ -297,7 +299,7 @@ class OwnerAgent:
 
     def _private(self) -> dict[str, Any]:
         """The owner's preferences, and its limits: those of its node's config come first."""
-        names = (*("floor", "allow_unbounded"), *LIMITS, "budget_delta")
+        names = ("floor", "sigma_max", "allow_unbounded", *LIMITS, "budget_delta")
         given = {name: self._config.get(name.replace("_", "-")) for name in names}
         given = {name: value for name, value in given.items() if value is not None}
         return self.folder.private() | given
@@ -375,8 +377,10 @@ class OwnerAgent:
             raise Declined(f"owner {self.folder.name} agreed to other {', '.join(other)}")
         if moment("expires_at", contract.expires_at) <= datetime.now(UTC):
             raise Declined("the contract has expired")
-        if contract.saving > 0.0 and contract.sigma < self._own_floor() * (1.0 - 1e-9):
+        if contract.sigma < self._own_noise("floor") * _ABOUT:
             raise Declined("the contract is below the owner's floor")
+        if contract.sigma + contract.saving < self._own_noise("sigma_max") * _ABOUT:
+            raise Declined("unpaid, the owner keeps more noise than the contract counts from")
         cap, budget = self.limits(cap)
         if cost.rho_cap > cap * (1.0 + TOLERANCE):
             raise Declined("the contract costs more privacy than the owner sells in one job")
@@ -484,7 +488,8 @@ class OwnerAgent:
             "settings": protection.settings_in(contract.protection_settings),
         }
         signature = self.sign(contract, [contract_of(stated, budget, records=1)], own, rho_cap)
-        self.folder.agree(contract, {"index": index, "seed": seed, "model": {}})
+        model = {"parameters": parameters}
+        self.folder.agree(contract, {"index": index, "seed": seed, "model": model})
         self.folder.wallet().hold(contract.job)
         return signature
 

@@ -4,6 +4,7 @@
       signing-key.pem             its key; never leaves
       private.json                what its privacy is worth to it, and its limits; never leaves
       records.npz                 its data: images, labels; never leaves
+      records.csv                 or .parquet, to be read by the description in a contract
       wallet-<digest>.jsonl       what these records have cost over all jobs (``wallet``)
       jobs/<job>/play.npz         its player, and every answer that it has given
       jobs/<job>/sale.json        or what it has answered to prices, bids and menus
@@ -36,17 +37,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.federated.columns import Description, TableFeatures
+from noisemarket.federated.table_files import SUFFIXES, count_records, read_table
 from noisemarket.files import (
     digest,
     exclusive,
     is_open,
     private_folder,
     save_arrays,
+    write_atomic,
     write_json,
 )
 from noisemarket.formats import finite
 from noisemarket.ledger.contract import Contract
-from noisemarket.ledger.entries import SETTLED, SIGNED
+from noisemarket.ledger.entries import SETTLED, SIGNED, Head
 from noisemarket.ledger.keys import PRIVATE, KeyPair, SignedContract
 from noisemarket.ledger.receipts import Receipt, load_receipt
 from noisemarket.owner.terms import Plan
@@ -54,6 +58,7 @@ from noisemarket.owner.wallet import Account, Wallet
 from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.privacy.zcdp import Neighbours
 
+TABLE = "records"
 RECORDS, PLAY, SALE = "records.npz", "play.npz", "sale.json"
 OFFER, CONTRACT = "offer.json", "contract.json"
 TERMS, RELEASE, STATEMENT = "terms.json", "release.npz", "statement.json"
@@ -117,19 +122,47 @@ class OwnerFolder:
         if not known or (renew and known | dict(values) != known):
             write_json(private_folder(self.path) / PRIVATE, known | dict(values), private=True)
 
-    def records(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """The owner's data: images that are ready for the model, and their labels."""
-        with np.load(self.path / RECORDS, allow_pickle=False) as kept:
-            return kept["images"], kept["labels"]
+    def records(
+        self, description: Description | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """The owner's data: images that are ready for the model, and their labels.
+
+        A table becomes features by the description. They are kept: every message has a process of
+        its own.
+        """
+        kept, table = self.path / RECORDS, self._table()
+        if table is not None:
+            if description is None:
+                raise Declined("the contract does not describe a record")
+            own = digest(table.read_bytes(), description.text.encode()).hex()[:16]
+            kept = self.path / f"records-{own}.npz"
+            if not kept.exists():
+                self._extract(table, description, kept)
+        with np.load(kept, allow_pickle=False) as arrays:
+            return arrays["images"], arrays["labels"]
+
+    def _extract(self, table: Path, description: Description, kept: Path) -> None:
+        try:
+            found = read_table(table, description)
+        except NoisemarketError:  # which may quote a record: for the owner's own eyes
+            raise Declined("the owner's records do not fit the description of a record") from None
+        images = TableFeatures(description).extract(found.records)
+        save_arrays(kept, private=True, images=images, labels=found.labels)
+
+    def _table(self) -> Path | None:
+        found = (self.path / f"{TABLE}{suffix}" for suffix in SUFFIXES)
+        return next((path for path in found if path.exists()), None)
 
     def record_count(self) -> int:
         """How many records the owner has."""
+        if (table := self._table()) is not None:
+            return count_records(table)
         with np.load(self.path / RECORDS, allow_pickle=False) as kept:
             return len(kept["labels"])
 
     def records_digest(self) -> str:
         """What tells the owner's records from any others; the same for all that are not here."""
-        path = self.path / RECORDS
+        path = self._table() or self.path / RECORDS
         if not path.exists():
             return digest(b"").hex()
         state = path.stat()
@@ -146,6 +179,11 @@ class OwnerFolder:
     def neighbours(self) -> Neighbours:
         """The relation that the owner counts its privacy in, whatever a contract says."""
         return Neighbours.named(str(self.private().get("neighbours", Neighbours.REPLACE_ONE)))
+
+    def keep_table(self, table: Path) -> None:
+        """Copy a CSV or Parquet file with the owner's data."""
+        path = private_folder(self.path) / f"{TABLE}{table.suffix.lower()}"
+        write_atomic(path, table.read_bytes(), private=True)
 
     def keep_records(
         self, images: NDArray[np.float32], labels: NDArray[np.int64], **more: Any
@@ -217,6 +255,17 @@ class OwnerFolder:
         paths = [self._job(job) / name for name in RECEIPTS.values()]
         return [load_receipt(path) for path in paths if path.exists()]
 
+    def noted(self, job: str, curator_key: str) -> Iterator[tuple[Head, str]]:
+        """The heads of the ledger that the owner was shown in a job, by its receipts of this
+        curator and by its statement, and which of them says so."""
+        for receipt in self.receipts(job):
+            if receipt.job == job and receipt.signed_by(curator_key):
+                yield receipt.noted, f"the receipt of owner {receipt.owner}"
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            kept = json.loads((self._job(job) / STATEMENT).read_text(encoding="utf-8"))
+            if kept["job"] == job:
+                yield Head.parse(kept["ledger_head"]), f"the statement of owner {kept['owner']}"
+
     def countersign(self, receipt: Receipt, contract: Contract, stage: str) -> Receipt:
         """A receipt of this contract and stage with the owner's signature, kept.
 
@@ -249,9 +298,9 @@ class OwnerFolder:
         **more: Any,
     ) -> None:
         """Keep what was given up in a job, what it brought, and what all jobs so far have cost."""
-        document: dict[str, Any] = {"owner": self.name, "releases": 0}
+        document: dict[str, Any] = {"owner": self.name, "releases": 0, "job": job}
         if statement is not None:
-            document = statement.to_dict() | {"text": statement.text()}
+            document |= statement.to_dict() | {"text": statement.text()}
         if account is not None:
             more |= {"rho_so_far": finite(account.spent), "jobs_so_far": account.jobs}
         write_json(
@@ -287,6 +336,8 @@ def digest_of(images: NDArray[Any], labels: NDArray[Any]) -> str:
 @lru_cache(maxsize=1024)
 def _records_digest(path: Path, *_: int) -> str:
     """That of a file, as long as nobody has written it anew."""
+    if path.name != RECORDS:
+        return digest(path.read_bytes()).hex()
     with np.load(path, allow_pickle=False) as kept:
         if "digest" in kept:
             return str(kept["digest"])

@@ -31,6 +31,7 @@ def preferences(environment: Environment, index: int, seed: int) -> dict[str, An
         "privacy_cost": float(first.privacy_cost[index]),
         "markup": float(first.markup[index]),
         "floor": float(population.floor[index]),
+        "sigma_max": environment.levels.sigma_max,
         "payment_value": environment.payment_value,
         "privacy_weight": environment.privacy_weight,
         "payoff": environment.payoff,

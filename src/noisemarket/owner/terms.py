@@ -21,7 +21,8 @@ WORK = (
     *("rounds", "protection", "settings", "neighbours", "delta", "simulated"),
     *("missed_rounds", "minimum_share", "false_alarm", "weight_cap", "count_cap"),
 )
-"""The fields of a contract that an invitation states: the same for all owners of a job."""
+"""The fields of a contract that an invitation states: the same for all owners of a job. Where
+records come from tables, ``description`` is one more."""
 
 STATED = {
     *("job", "owner", "owner_key", "curator_key", "saving", "sigma", "payment"),
@@ -32,7 +33,8 @@ STATED = {
 Plan = Mapping[str, Any]
 """What an owner needs beside its contract to train; its privacy depends on none of it: ``index``,
 its number among the job's owners; ``seed``, which orders its batches and, where noise is simulated,
-draws it; and the settings of the ``model``."""
+draws it; the settings of the ``model``; and the text of the ``description`` whose digest is in the
+contract, if it has one."""
 
 
 def contract_of(stated: Mapping[str, Any], budget: PrivacyBudget, records: int) -> Contract:
@@ -41,8 +43,8 @@ def contract_of(stated: Mapping[str, Any], budget: PrivacyBudget, records: int) 
     ``settings`` are those of the protection. ``budget`` says what a round costs the owner and the
     most that it may spend in the job; ``records`` counts where the protection depends on it.
     """
-    if stated.keys() != STATED:
-        raise BadInput("terms", ", ".join(sorted(stated.keys() ^ STATED)), "give exactly STATED.")
+    if odd := (stated.keys() ^ STATED) - {"description"}:
+        raise BadInput("terms", ", ".join(sorted(odd)), "give exactly STATED.")
     given, cap = stated["settings"], privacy_cap(budget, stated["rounds"])
     protection = PROTECTIONS.find(stated["protection"]).from_settings(given)
     by_default = protection.settings().keys() - given.keys()
@@ -114,4 +116,5 @@ def differing_fields(contract: Contract, expected: Contract) -> list[str]:
         return bool(value == other)
 
     ours, theirs = expected.to_dict(), contract.to_dict()
-    return [name for name, value in theirs.items() if not same(value, ours[name])]
+    names = dict.fromkeys([*theirs, *ours])
+    return [name for name in names if not same(theirs.get(name), ours.get(name))]

@@ -11,6 +11,7 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from noisemarket.errors import BadInput
+from noisemarket.federated.data_files import PUBLIC, named_records
 from noisemarket.files import parse_toml, read_text, toml_in
 from noisemarket.scenario.explain import in_plain_words, key_paths, unknown_key
 from noisemarket.scenario.population_file import read_population
@@ -156,7 +157,11 @@ def _anchor_file(tree: dict[str, Any], base: Path | None) -> None:
         game["surface"] = anchored(game["surface"], base)
     training = tree.get("training")
     if isinstance(training, dict) and training.get("data") and isinstance(training["data"], str):
-        training["data"] = str(((base or Path()) / training["data"]).absolute())
+        if training["data"] not in PUBLIC:
+            training["data"] = str(((base or Path()) / training["data"]).absolute())
+        people = tree.setdefault("population", {})
+        if isinstance(people, dict) and "owners" not in people:
+            people |= {"owners": len(named)} if (named := named_records(training["data"])) else {}
     population = tree.get("population")
     if not isinstance(population, dict) or not population.get("file"):
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,21 @@ LONGEST_NAME = 200
 """Characters that the name of an owner may have."""
 
 
-def read_population(file: str, owners: int | None = None, *, secrets: bool = True) -> Population:
+def read_population(
+    file: str,
+    owners: int | None = None,
+    *,
+    secrets: bool = True,
+    records: Mapping[str, int] | None = None,
+) -> Population:
     """The owners in ``file``: columns privacy_cost, data_size, beta, markup, and
     perhaps owner and floor.
 
-    Without ``secrets``, the file may lack these, and they are 0 in any case.
+    Without ``secrets``, the file may lack these, and they are 0 in any case. Where the data names
+    its owners, ``records`` says how many each has: the rows belong to them by name.
     """
     used = [name for name in FIELDS if secrets or name not in SECRETS]
-    needed = [name for name in used if name not in OPTIONAL]
+    needed = [name for name in used if name not in (*OPTIONAL, *(["data_size"] if records else []))]
     read = _toml_rows if Path(file).suffix == ".toml" else _csv_rows
     rows = read(read_text("population.file", file), file, needed)
     if not rows:
@@ -44,13 +51,28 @@ def read_population(file: str, owners: int | None = None, *, secrets: bool = Tru
     most_common = Counter(names).most_common(1)[0]
     if most_common[1] > 1:
         raise BadInput("owner", most_common[0], f"name every owner in {file} once.")
+    if records:
+        _check_owners(names, records, file)
     columns = dict.fromkeys(FIELDS, np.zeros(len(rows))) | {
         name: np.array(
             [_number(row.get(name, "0"), name, i + 1, file) for i, row in enumerate(rows)]
         )
         for name in used
     }
+    if records:
+        columns["data_size"] = np.array([float(records[name]) for name in names])
     return Population.of(names, columns)
+
+
+def _check_owners(names: Sequence[str], records: Mapping[str, int], file: str) -> None:
+    """Refuse a file whose owners are not those of the data."""
+    lacking = [name for name in records if name not in names]
+    odd = [name for name in names if name not in records]
+    said = [f"lacks {', '.join(lacking[:5])}"] * bool(lacking)
+    said += [f"has {', '.join(odd[:5])} without records"] * bool(odd)
+    if said:
+        remedy = f"{' and '.join(said)}: give one row for each owner of the data, by its name."
+        raise BadInput("population.file", file, remedy)
 
 
 def _csv_rows(text: str, file: str, needed: Sequence[str]) -> list[dict[str, str]]:

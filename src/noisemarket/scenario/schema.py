@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import AfterValidator, Field
 
 from noisemarket.errors import BadInput
+from noisemarket.federated.data_files import named_records
 from noisemarket.game.distributions import Distribution, make_distribution
 from noisemarket.game.environment import Change, Environment, phases
 from noisemarket.game.levels import MOST_CELLS, Levels
@@ -243,7 +245,9 @@ class TrainingSection(Section):
         "features, 0.6 for the CNN",
     )
     data: str = Field(
-        "", description="folder of idx files, or of features in .npy files; empty: MNIST"
+        "",
+        description="mnist (or empty), fars, a folder with a table per owner, a CSV or Parquet "
+        "file with an owner_column, or a folder of idx or .npy files",
     )
 
 
@@ -377,8 +381,13 @@ class Scenario(Section):
         (), description="preferences that change during the game, one [[changes]] table each"
     )
 
-    def environment(self, *, secrets: bool = True) -> Environment:
+    def environment(
+        self, *, secrets: bool = True, records: Mapping[str, int] | None = None
+    ) -> Environment:
         """The game that this scenario describes, with its population drawn or read.
+
+        ``records`` is how many records each owner has, where the data names its owners; by default
+        what the scenario's own data says.
 
         Without ``secrets``, a population file need not contain the owners' secrets: that is enough
         for a curator whose owners run on their own machines.
@@ -390,12 +399,22 @@ class Scenario(Section):
             remedy = f"with {g.saving_levels} saving levels, give at most {most:,}."
             raise BadInput("game.payment_levels", g.payment_levels, remedy)
         draw_owners, draw_changes, _ = self.seeds()
+        if records is None:
+            records = named_records(self.training.data)
+        owners = self.population.owners
+        if records and owners != len(records):
+            remedy = f"the data has the records of {len(records)} owners: leave it out."
+            raise BadInput("population.owners", owners, remedy)
         if self.population.file:
-            file, owners = self.population.file, self.population.owners
-            population = read_population(file, owners, secrets=secrets)
+            file = self.population.file
+            population = read_population(file, owners, secrets=secrets, records=records)
         else:
             given = self.population.distributions()
-            population = Population.draw(self.population.owners, given, draw_owners)
+            population = Population.draw(owners, given, draw_owners)
+            if records:
+                columns = {name: getattr(population, name) for name in FIELDS}
+                columns["data_size"] = np.array(list(records.values()), float)
+                population = Population.of(tuple(records), columns)
         curator = (g.quality_weight, g.quality_value, g.payment_cost)
         for section in self.changes:
             if section.at >= self.learning.iterations:
