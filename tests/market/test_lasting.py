@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.market.common import here, job_name, scenario, write_images
 
-from noisemarket.errors import NoisemarketError
+from noisemarket.cli import main
+from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.ledger.queries import documents, jobs
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market import events
 from noisemarket.market.outcome import LEFT_OUT, MarketOutcome
+from noisemarket.market.run_folder import RunFolder
 from noisemarket.owner.folder import OwnerFolder, owner_folder
 from noisemarket.owner.wallet import Account, Wallet
 from noisemarket.privacy.accountant import read_journal
 from noisemarket.scenario import Scenario
+from noisemarket.show.account_report import accounts_shown, owner_account, write_accounts
 
 pytestmark = pytest.mark.training
 
@@ -143,3 +147,64 @@ def test_the_owners_own_relation_counts(images: Path, tmp_path: Path) -> None:
     played(made, tmp_path / "two", root)
     for name, account in accounts(root).items():
         assert account.spent - before[name] == pytest.approx(4 * before[name], rel=0.02)
+
+
+def test_the_account_of_a_folder(
+    images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On the command line: jobs, what they cost and brought, what is left, and what it covers."""
+    root = tmp_path / "consortium"
+    made = scenario(images, **ONCE, rho_budget=1e4)
+    outcomes = [played(made, tmp_path / name, root) for name in ("one", "two")]
+    document = told(capsys, "owner", "account", str(owner_folder(root, "1")), "--json")
+    (owner,) = document["owners"]
+    (account,) = owner["accounts"]
+    rho = math.fsum(outcome.owners[1].rho for outcome in outcomes)
+    assert account["rho"] == pytest.approx(rho)
+    assert account["left"] == pytest.approx(1e4 - rho)
+    assert owner["paid_micro"] == sum(outcome.owners[1].paid_micro or 0 for outcome in outcomes)
+    assert [row["state"] for row in account["each_job"]] == ["closed", "closed"]
+    held = outcomes[0].statements[1]
+    at = {one["sigma"]: one["rounds"] for one in account["could_sell"]}
+    cost = held.rho_per_round * (held.sigma / 0.3) ** 2
+    assert at[0.3] == math.floor(account["left"] / cost)
+    total = told(capsys, "ledger", "statement", str(root), "1", "--json")["totals"]
+    assert [one["rho"] for one in total] == [pytest.approx(rho)]
+    main_quietly("owner", "account", str(root))
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in shown] == ["owner", "0", "1", "2"]
+
+
+def test_a_wallet_that_lacks_a_signed_job_is_refused(images: Path, tmp_path: Path) -> None:
+    """Also where its note was put back with it: the contracts are still there."""
+    root, made = tmp_path / "consortium", scenario(images, **ONCE)
+    played(made, tmp_path / "one", root)
+    own = owner_folder(root, "1")
+    before = {path: path.read_bytes() for path in own.glob("wallet-*")}
+    played(made, tmp_path / "two", root)
+    for path, content in before.items():
+        path.write_bytes(content)
+    with pytest.raises(BadInput, match="whose contract is here: it was put back"):
+        owner_account(own)
+
+
+def test_other_records_are_said_aloud(images: Path, tmp_path: Path) -> None:
+    root = tmp_path / "consortium"
+    for number in (1, 2):  # another seed deals other records
+        played(scenario(images, **ONCE, seed=number), tmp_path / str(number), root)
+    said = write_accounts(RunFolder(tmp_path / "2"), root)
+    assert said[1].startswith("3 owners have other records than in earlier jobs")
+    shown = accounts_shown({"owners": [owner_account(owner_folder(root, "0"))]})
+    assert any("Other records, so another account" in str(one) for one in shown)
+
+
+def main_quietly(*words: str) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(list(words))
+    assert end.value.code == 0
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    capsys.readouterr()
+    main_quietly(*words)
+    return dict(json.loads(capsys.readouterr().out))
