@@ -68,7 +68,7 @@ def with_lasting_owners(
     owners, floors = list[SimulatedOwner](), dict[str, float]()
     columns: dict[str, list[float]] = {name: [] for name in _OWN}
     for index, name in enumerate(map(str, environment.population.names)):
-        own_folder = OwnerFolder(name, owner_folder(root, name))
+        own_folder = OwnerFolder(name, private_folder(owner_folder(root, name)))
         own_folder.keep_private(own_numbers(scenario, environment, index), renew=renew)
         own = own_folder.private()
         wallet = Wallet(own_folder.path, name, records_of(market, index))
@@ -109,13 +109,3 @@ def _told(environment: Environment, own: Mapping[str, Any]) -> Environment:
     ]
     population = replace(environment.population, **own)
     return replace(environment, population=population, phases=tuple(phases))
-
-
-def new_records(owners: list[SimulatedOwner]) -> list[str]:
-    """The owners that had other records before: these have accounts of their own."""
-    found = []
-    for owner in owners:
-        wallet = owner.wallet()
-        if wallet is not None and not wallet.path.exists() and owner.folder.wallets():
-            found.append(owner.folder.name)
-    return found

@@ -120,7 +120,7 @@ class OwnerFolder:
         """Write the owner's preferences down. What is there stays, unless they ``renew`` it."""
         known = self.private()
         if not known or (renew and known | dict(values) != known):
-            write_json(private_folder(self.path) / PRIVATE, known | dict(values), private=True)
+            write_json(self.path / PRIVATE, known | dict(values), private=True)
 
     def records(
         self, description: Description | None = None
