@@ -19,7 +19,7 @@ from noisemarket.market import events
 from noisemarket.market.outcome import LEFT_OUT, MarketOutcome
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.owner.folder import OwnerFolder, owner_folder
-from noisemarket.owner.wallet import Account, Wallet
+from noisemarket.owner.wallet import Balance, Wallet
 from noisemarket.privacy.accountant import read_journal
 from noisemarket.scenario import Scenario
 from noisemarket.show.account_report import accounts_shown, owner_account, write_accounts
@@ -38,7 +38,7 @@ def played(made: Scenario, folder: Path, root: Path, **more: object) -> MarketOu
     return here(made, folder, owners=root, **more).finish()
 
 
-def accounts(root: Path, count: int = 3) -> dict[str, Account]:
+def accounts(root: Path, count: int = 3) -> dict[str, Balance]:
     found = {}
     for number in range(count):
         folder = OwnerFolder(str(number), owner_folder(root, str(number)))

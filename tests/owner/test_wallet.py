@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from noisemarket.errors import BadInput
-from noisemarket.owner.wallet import HELD, Account, Wallet
+from noisemarket.owner.wallet import HELD, Balance, Wallet
 from noisemarket.privacy.accountant import BudgetSpent
 from noisemarket.privacy.statement import PrivacyBudget
 
@@ -255,7 +255,7 @@ def test_a_line_that_was_changed_or_lost_shows_in_the_history(tmp_path: Path) ->
 def test_other_records_have_an_account_of_their_own(tmp_path: Path) -> None:
     wallet = filled(tmp_path)
     other = Wallet(tmp_path, "anna", "cd" * 32, wallet.clock)
-    assert other.account() == Account()
+    assert other.account() == Balance()
     assert other.path != wallet.path
 
 

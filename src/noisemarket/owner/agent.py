@@ -51,7 +51,7 @@ from noisemarket.owner.terms import (
     differing_fields,
     protection_of,
 )
-from noisemarket.owner.wallet import Account, Wallet
+from noisemarket.owner.wallet import Balance, Wallet
 from noisemarket.pricing.messages import OwnerPlayer, ProposalBatch, QuoteBatch, owner_player
 from noisemarket.privacy.accountant import TOLERANCE, BudgetSpent
 from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
@@ -562,7 +562,7 @@ class OwnerAgent:
                 wallet.free(job)
             return kept
 
-    def _given_up(self, job: str, account: Account | None) -> PrivacyStatement | None:
+    def _given_up(self, job: str, account: Balance | None) -> PrivacyStatement | None:
         """What the owner gave up in a job, by its own account; None if it trained nothing."""
         held = None if account is None else account.open.get(job)
         if held is None or not held.releases:

@@ -54,7 +54,7 @@ from noisemarket.ledger.entries import SETTLED, SIGNED, Head
 from noisemarket.ledger.keys import PRIVATE, KeyPair, SignedContract
 from noisemarket.ledger.receipts import Receipt, load_receipt
 from noisemarket.owner.terms import Plan
-from noisemarket.owner.wallet import Account, Wallet
+from noisemarket.owner.wallet import Balance, Wallet
 from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.privacy.zcdp import Neighbours
 
@@ -294,7 +294,7 @@ class OwnerFolder:
         job: str,
         statement: PrivacyStatement | None,
         paid: int | None,
-        account: Account | None = None,
+        account: Balance | None = None,
         **more: Any,
     ) -> None:
         """Keep what was given up in a job, what it brought, and what all jobs so far have cost."""

@@ -19,7 +19,7 @@ from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder
 from noisemarket.owner.invitations import JobInvitation, MenuInvitation, SaleRecord, negotiated
 from noisemarket.owner.terms import Plan
-from noisemarket.owner.wallet import Account, Wallet
+from noisemarket.owner.wallet import Balance, Wallet
 from noisemarket.privacy.accountant import BudgetSpent
 from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
 
@@ -116,5 +116,5 @@ class SimulatedOwner(OwnerAgent):
             raise Declined("the job is not known yet")
         return self.work
 
-    def _given_up(self, job: str, account: Account | None) -> PrivacyStatement | None:
+    def _given_up(self, job: str, account: Balance | None) -> PrivacyStatement | None:
         return self.statement

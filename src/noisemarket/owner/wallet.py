@@ -66,7 +66,7 @@ class Reservation:
 
 
 @dataclass(frozen=True)
-class Account:
+class Balance:
     """A wallet after so many operations. ``closed`` is what jobs that are over have cost."""
 
     number: int = 0
@@ -94,7 +94,7 @@ class Account:
         others = (one.taken for name, one in self.open.items() if name != job)
         return max(0.0, budget - math.fsum([self.closed, *others]))
 
-    def at(self, time: datetime) -> Account:
+    def at(self, time: datetime) -> Balance:
         """Without the reservations that have lapsed by then."""
         account = self
         for name, one in self.open.items():
@@ -102,13 +102,13 @@ class Account:
                 account = account.without(name)
         return account
 
-    def without(self, job: str) -> Account:
+    def without(self, job: str) -> Balance:
         """With a job closed: what it has spent stays."""
         rest = dict(self.open)
         closed = self.closed + rest.pop(job).spent
         return replace(self, closed=closed, open=rest)
 
-    def having(self, job: str, one: Reservation) -> Account:
+    def having(self, job: str, one: Reservation) -> Balance:
         return replace(self, open={**self.open, job: one})
 
 
@@ -128,7 +128,7 @@ class Wallet:
     def path(self) -> Path:
         return self.folder / f"wallet-{self.records[:16]}.jsonl"
 
-    def account(self) -> Account:
+    def account(self) -> Balance:
         """What the wallet holds now. Nothing is locked or changed."""
         note, content = self._note(), b""  # the note first: the file may grow
         if self.path.exists():
@@ -146,7 +146,7 @@ class Wallet:
         The same again changes nothing. ``BudgetSpent`` if the ``budget`` does not cover it.
         """
 
-        def change(now: Account) -> Account | None:
+        def change(now: Balance) -> Balance | None:
             if (known := now.open.get(job)) is not None:
                 if known.terms != terms:
                     raise BadInput("job", job, "has a reservation on other terms.")
@@ -169,7 +169,7 @@ class Wallet:
     def spend(self, job: str, number: int, release: str, rho: float) -> None:
         """Charge a release in a round, before it goes out; the last one again costs nothing."""
 
-        def change(now: Account) -> Account | None:
+        def change(now: Balance) -> Balance | None:
             one = self._held(now, job)
             if one.release == release:
                 return None
@@ -210,14 +210,14 @@ class Wallet:
                 previous = line["digest"]
                 yield line
 
-    def _held(self, now: Account, job: str) -> Reservation:
+    def _held(self, now: Balance, job: str) -> Reservation:
         if job not in now.open:
             raise BudgetSpent("job", job, "has no reservation, or it has lapsed or was settled.")
         until = (self.clock() + HELD).isoformat(timespec="milliseconds")
         return replace(now.open[job], until=until)
 
     def _write(
-        self, did: str, job: str, change: Callable[[Account], Account | None], **more: Any
+        self, did: str, job: str, change: Callable[[Balance], Balance | None], **more: Any
     ) -> None:
         """Add an operation, if it changes something. It is on disk when this returns."""
         if not self.path.exists():
@@ -264,9 +264,9 @@ class Wallet:
         except (OSError, ValueError):
             raise BadInput("wallet", str(self._head), "cannot be read: restore it.") from None
 
-    def _account(self, lines: list[dict[str, Any]], note: tuple[int, str] | None) -> Account:
+    def _account(self, lines: list[dict[str, Any]], note: tuple[int, str] | None) -> Balance:
         """What the last of these lines says, if it is this owner's and not older than the note."""
-        account = Account()
+        account = Balance()
         if lines:
             line = lines[-1]
             if line.get("wallet") != FORMAT:
@@ -277,7 +277,7 @@ class Wallet:
             try:
                 if line["digest"] != _digest(content):
                     raise ValueError
-                account = Account(
+                account = Balance(
                     line["number"],
                     line["digest"],
                     line["jobs"],
