@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from tests.flower.market_common import dying, grid_of, hold, make_scenario
+from tests.support.agreed import charges as charged
 
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.receipts import UploadReceipt
 from noisemarket.market.channel import UploadBook
-from noisemarket.privacy.accountant import read_journal
+from noisemarket.owner.folder import OwnerFolder
 
 pytestmark = pytest.mark.training
 
@@ -26,7 +27,8 @@ def kept(folder: Path, owner: int, name: str) -> Path:
 
 
 def charges(folder: Path, owner: int) -> int:
-    return len(read_journal(kept(folder, owner, "privacy.journal")).charges)
+    path = kept(folder, owner, "contract.json").parent
+    return len(charged(OwnerFolder(str(owner), path.parents[1]), path.name))
 
 
 def statement(folder: Path, owner: int) -> Any:

@@ -25,7 +25,7 @@ from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.receipts import UploadReceipt
 from noisemarket.owner.folder import LOST, Arrays, Declined, OwnerFolder
 from noisemarket.owner.terms import Plan, budget_of, protection_of
-from noisemarket.privacy.accountant import BudgetSpent, JournalledAccountant
+from noisemarket.privacy.accountant import BudgetSpent
 from noisemarket.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise, round_noise
 from noisemarket.privacy.statement import PrivacyBudget
 
@@ -86,11 +86,9 @@ def released(
     denied = folder.keep_upload_receipt(contract, receipt, round_number)
     if denied > max(1, int(LOST * contract.rounds)):
         raise Declined(f"the curator says that {denied} uploads did not come")
-    journal = folder.journal(job)
-    journal.touch(mode=0o600)
     try:
-        with JournalledAccountant(journal, [budget], job) as accountant:
-            accountant.charge(folder.name, round_number, release_id=secrets.token_hex(16))
+        release_id = secrets.token_hex(16)
+        folder.wallet().spend(job, round_number, release_id, budget.rho_per_round)
     except BudgetSpent:
         raise Declined("the privacy budget is spent") from None
     release = make(SimulatedNoise(plan["seed"]) if contract.simulated else SecureNoise())
@@ -140,8 +138,14 @@ class OwnRound:
 
     @cached_property
     def budget(self) -> PrivacyBudget:
-        """What a round costs by the owner's own account: of its model and its records."""
+        """What a round costs: of the owner's model and its records."""
         return budget_of(self._contract, len(self._trainer.model), len(self))
+
+    @cached_property
+    def own_budget(self) -> PrivacyBudget:
+        """The same in the relation of neighbours that the owner counts in."""
+        relation = self._folder.neighbours()
+        return budget_of(self._contract, len(self._trainer.model), len(self), relation)
 
     def upload(
         self, round_number: int, weights: Upload, receipt: UploadReceipt | None = None
@@ -158,6 +162,7 @@ class OwnRound:
             return {WEIGHTS: update}
 
         return released(
-            self._folder, contract, plan, round_number, {WEIGHTS: weights}, train, self.budget,
+            self._folder, contract, plan, round_number, {WEIGHTS: weights}, train,
+            self.own_budget,
             receipt,
         )[WEIGHTS]  # fmt: skip
