@@ -74,7 +74,7 @@ def test_rows_of_the_owners_file_belong_to_owners_by_name(tmp_path: Path) -> Non
     assert cost["larkhill"] == 1.0
     assert cost["ashford"] == 12.0
     made = scenario(file=owners_file(tmp_path, [*names[1:], "elsewhere"]))
-    with pytest.raises(BadInput, match="lacks larkhill and has elsewhere without records"):
+    with pytest.raises(BadInput, match=r"lacks larkhill, .* it has elsewhere "):
         made.environment()
 
 

@@ -38,10 +38,10 @@ _U = np.uint64
 _GOLDEN = _U(0x9E3779B97F4A7C15)
 _TO_UNIT = 1.0 / (1 << 32)
 
-FAST, SLOW = 0.05, 0.005
+FAST, SLOW = 0.1, 0.005
 """Steps of the two averages of an owner's proposals."""
 
-MOVED, AT_MOST_EVERY, LOOKS_EVERY = 1.2, 400, 10
+MOVED, AT_MOST_EVERY, LOOKS_EVERY = 1.2, 200, 10
 """The curator starts a pair anew when the averages are further apart than this; not again for so
 many interactions; and it looks only so often."""
 

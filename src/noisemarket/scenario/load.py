@@ -14,7 +14,7 @@ from noisemarket.errors import BadInput
 from noisemarket.federated.data_files import PUBLIC, named_records
 from noisemarket.files import parse_toml, read_text, toml_in
 from noisemarket.scenario.explain import in_plain_words, key_paths, unknown_key
-from noisemarket.scenario.population_file import read_population
+from noisemarket.scenario.population_file import read_owners
 from noisemarket.scenario.schema import SYMBOLS, Scenario
 from noisemarket.scenario.surface_file import anchored
 
@@ -28,6 +28,7 @@ PRESETS: dict[str, dict[str, object]] = {
         "surface": "printed",
         "protocol": "simultaneous",
         "optimism": 0.0,
+        "learning_rate": 0.1,
         "reopen": False,
         "protection": "paper",
         "model": "cnn",
@@ -167,4 +168,4 @@ def _anchor_file(tree: dict[str, Any], base: Path | None) -> None:
         return
     population["file"] = str((base or Path()) / str(population["file"]))
     if "owners" not in population:
-        population["owners"] = len(read_population(population["file"], secrets=False))
+        population["owners"] = len(read_owners(population["file"], secrets=False))

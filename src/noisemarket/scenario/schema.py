@@ -16,7 +16,7 @@ from noisemarket.game.levels import MOST_CELLS, Levels
 from noisemarket.game.population import FIELDS, Population
 from noisemarket.game.sides import Behaviour, Payoff
 from noisemarket.pricing.rule import Settings
-from noisemarket.scenario.population_file import read_population
+from noisemarket.scenario.population_file import read_owners
 from noisemarket.scenario.section import Auto, NotNegative, Positive, Section, Share
 from noisemarket.scenario.surface_file import find_surface
 
@@ -27,7 +27,7 @@ def _ledger_url(value: str) -> str:
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 
-    remedy = "give a URL that begins with postgresql://, or leave it empty (SQLite)."
+    remedy = "give a URL that begins with postgresql:// or sqlite:///, or leave it empty."
     try:
         url = make_url(value)
     except (ArgumentError, ValueError):
@@ -36,7 +36,9 @@ def _ledger_url(value: str) -> str:
     if url.password or {"password", "sslpassword"} & url.query.keys():
         remedy = "the run folder would store it: use ~/.pgpass, PGPASSFILE or PGPASSWORD instead."
         raise BadInput("market.ledger", "a URL with a password", remedy)
-    if url.drivername.partition("+")[0] != "postgresql":
+    if url.drivername.partition("+")[0] != "postgresql" and not (
+        url.drivername == "sqlite" and url.database and not url.query
+    ):
         raise BadInput("market.ledger", value, remedy)
     return value
 
@@ -140,7 +142,10 @@ class PopulationSection(Section):
     floor: Spread = Field(
         0.0, description="least noise that an owner keeps, whatever it is paid; its secret"
     )
-    file: str = Field("", description="CSV or TOML file of owners, instead of drawing them")
+    file: str = Field(
+        "",
+        description="CSV or TOML file of owners; columns that it lacks are drawn as for others",
+    )
 
     def distributions(self) -> dict[str, Distribution]:
         if isinstance(self.data_size, float) and self.data_size < 1:
@@ -166,7 +171,7 @@ class LearningSection(Section):
 
     iterations: int = Field(5000, ge=1, le=10**9, description="interactions of each pair")
     discount: float = Field(0.8, ge=0, lt=1, description="phi: weight of the future")
-    learning_rate: float = Field(0.1, gt=0, le=1, description="eta: step of the Q-values")
+    learning_rate: float = Field(0.5, gt=0, le=1, description="eta: step of the Q-values")
     step_start: Positive = Field(50.0, description="a in the policy step 1/(a + t/b)")
     step_slowing: Positive = Field(50.0, description="b in the policy step 1/(a + t/b)")
     lose_ratio: float = Field(2.0, ge=1, description="losing step over winning step")
@@ -287,6 +292,12 @@ class PrivacySection(Section):
     epsilon_cap: NotNegative = Field(
         0.0, description="the same cap as an epsilon at delta; 0: no cap; the stricter one holds"
     )
+    rho_budget: NotNegative = Field(
+        0.0, description="most zCDP that a lasting owner's records give up in all jobs; 0: no limit"
+    )
+    epsilon_budget: NotNegative = Field(
+        0.0, description="the same as an epsilon at delta; 0: no limit; the stricter one holds"
+    )
     noise: Literal["secure", "simulated"] = Field(
         "secure", description="secure, or simulated from the seed, which is not private"
     )
@@ -316,7 +327,9 @@ class MarketSection(Section):
         1e-3, gt=0, lt=1, description="chance that a job accuses any honest owner"
     )
     ledger: LedgerUrl = Field(
-        "", description="URL, such as postgresql://...; empty: SQLite in the run folder"
+        "",
+        description="URL of a ledger for many jobs, postgresql://... or sqlite:///FILE; empty: "
+        "SQLite in the run folder, or in the owners' folder",
     )
 
 
@@ -395,16 +408,18 @@ class Scenario(Section):
         if records and owners != len(records):
             remedy = f"the data has the records of {len(records)} owners: leave it out."
             raise BadInput("population.owners", owners, remedy)
-        if self.population.file:
-            file = self.population.file
-            population = read_population(file, owners, secrets=secrets, records=records)
-        else:
-            given = self.population.distributions()
-            population = Population.draw(owners, given, draw_owners)
-            if records:
-                columns = {name: getattr(population, name) for name in FIELDS}
-                columns["data_size"] = np.array(list(records.values()), float)
-                population = Population.of(tuple(records), columns)
+        file, given = self.population.file, self.population.distributions()
+        listed = read_owners(file, secrets=secrets, records=records) if file else None
+        if listed is not None and owners != len(listed):
+            remedy = f"{file} has {len(listed)} owners: give only one of the two."
+            raise BadInput("population.owners", owners, remedy)
+        population = Population.draw(owners, given, draw_owners)
+        if listed is not None:
+            population = listed.population(population)
+        elif records:
+            columns = {name: getattr(population, name) for name in FIELDS}
+            columns["data_size"] = np.array(list(records.values()), float)
+            population = Population.of(tuple(records), columns)
         curator = (g.quality_weight, g.quality_value, g.payment_cost)
         for section in self.changes:
             if section.at >= self.learning.iterations:

@@ -23,7 +23,6 @@ from noisemarket.federated.aggregation import VERSION as RULE_VERSION
 from noisemarket.federated.data_files import MNIST, PUBLIC, named_records
 from noisemarket.files import read_text, toml_in
 from noisemarket.game.surface import SURFACES, LossSurface
-from noisemarket.scenario.population_file import read_population
 
 if TYPE_CHECKING:
     from noisemarket.scenario.schema import Scenario
@@ -121,10 +120,8 @@ def fingerprint(scenario: Scenario, data: str) -> str:
     """
     people, file, name = scenario.population, scenario.population.file, scenario.training.data
     sizes: object = people.data_size
-    if named := named_records(name):
-        sizes = sorted(named.values())
-    elif file:
-        sizes = read_population(file, secrets=False).data_size.tolist()
+    if file and not named_records(name):  # where owners are named, the data says it
+        sizes = scenario.environment(secrets=False).population.data_size.tolist()
     counted = {"delta", "neighbours", "rho_cap", "epsilon_cap", "noise"}
     document = {
         "training": scenario.training.model_dump(mode="json", exclude={"data"}),
