@@ -24,6 +24,7 @@ from noisemarket.files import exclusive, save_arrays, write_atomic
 from noisemarket.game.protocol import Contracts
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
+from noisemarket.ledger.database import LEDGER_FILE
 from noisemarket.ledger.entries import SETTLED, SIGNED, SIMULATED
 from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.money import MOST, UNITS, prices
@@ -31,9 +32,16 @@ from noisemarket.ledger.queries import documents, signatures
 from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import Ledger
 from noisemarket.market import events
-from noisemarket.market.channel import Channel, ChannelEngine, EngineMaker, LocalChannel
+from noisemarket.market.channel import (
+    Channel,
+    ChannelEngine,
+    EngineMaker,
+    LocalChannel,
+    UploadBook,
+)
 from noisemarket.market.events import EVENTS, Event, EventFile
 from noisemarket.market.inspection import UploadInspector
+from noisemarket.market.lasting import with_lasting_owners
 from noisemarket.market.local_engine import LocalEngine
 from noisemarket.market.negotiation import Negotiation, run_options
 from noisemarket.market.offers import (
@@ -87,6 +95,8 @@ def run_market(
     engine: EngineMaker | None = None,
     channel: Channel | None = None,
     curator: str | Path | None = None,
+    owners: str | Path | None = None,
+    renew: bool = False,
     workers: int | None = None,
     threads: int | None = None,
     watch: Watch = lambda progress: None,
@@ -101,6 +111,9 @@ def run_market(
             default worker processes.
         channel: the way to the owners, by default to owners that this process acts for.
         curator: the folder of the curator's key, by default in the job's own folder.
+        owners: a folder of owners that outlive the run, with their wallets and, unless the scenario
+            names another, one ledger of all jobs; by default owners are thrown away with the job.
+        renew: whether these owners take the scenario's numbers in the place of their own.
         workers: how many worker processes train, by default one for each core.
         threads: how many threads negotiate, by default one for each core.
         watch: is told how negotiation goes.
@@ -122,16 +135,24 @@ def run_market(
         scenario = prepare(scenario or Scenario.from_preset("market"))
     path = MarketFolder(Path(folder))
     engine = engine or (lambda job: LocalEngine(job, workers, stop))
-    channel = channel or LocalChannel(scenario, path, engine)
+    ledger = scenario.scenario.market.ledger
+    if owners is not None and not ledger:
+        ledger = f"sqlite:///{(Path(owners) / LEDGER_FILE).absolute()}"
+    if channel is None:
+        lasting = None
+        if owners is not None:
+            scenario, lasting = with_lasting_owners(scenario, path, Path(owners), renew=renew)
+        channel = LocalChannel(scenario, path, engine, lasting)
     key = path.curator if curator is None else Path(curator)
     stop = stop or (lambda: False)
-    return MarketRun(_steps(scenario, path, channel, key, threads, watch, stop))
+    return MarketRun(_steps(scenario, path, channel, ledger, key, threads, watch, stop))
 
 
 def _steps(
     market: PreparedMarket,
     folder: MarketFolder,
     channel: Channel,
+    ledger_url: str,
     key: Path,
     threads: int | None,
     watch: Watch,
@@ -141,8 +162,7 @@ def _steps(
     folder.prepare()
     with exclusive(folder.curator, "folder"), EventFile(folder.curator / EVENTS) as file:
         resumed = (folder.path / JOB).exists()
-        given = market.scenario.market
-        manifest = folder.manifest(given.ledger)
+        manifest = folder.manifest(ledger_url)
         curator = Curator(key)
         with curator.ledger(folder.ledger(manifest), folder.curator / HEAD) as ledger:
             book = ReceiptBook(curator, ledger, folder.curator)
@@ -439,9 +459,12 @@ class _OpenJob:
 
         def inspect(number: int, _: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:
             refused = inspector.inspect(number, uploads)
-            state.inspector, state.kept = inspector.state(), inspector.arrays()
+            received = {} if book is None else {"received": book.received}
+            state.inspector = {**inspector.state(), **received}
+            state.kept = inspector.arrays()
             return refused
 
+        book = self._uploads(contracts, state)
         about = state.job, order.job.made_by
         with JournalledAccountant(self.owners.channel.journal, order.budgets, *about) as accountant:
             check_charges(accountant, state)
@@ -450,7 +473,7 @@ class _OpenJob:
                 self.ledger.append(lines)
             self.folder.write_metrics(state.results)
             if state.rounds_done < rounds:
-                with ChannelEngine(self.owners.channel, order.job, state.job) as engine:
+                with ChannelEngine(self.owners.channel, order.job, state.job, book) as engine:
                     for result in train(
                         engine, order.job, accountant, order.plan, state, checkpoint, inspect,
                         lambda _: self.owners.present(inspector.present()),
@@ -468,6 +491,12 @@ class _OpenJob:
         model = self.folder.curator / MODEL
         save_arrays(model, weights=state.weights, averaged=state.averaged)
         return inspector, statements
+
+    def _uploads(self, contracts: Mapping[int, Contract], state: State) -> UploadBook | None:
+        """The book of the uploads that came; none for owners that this process acts for."""
+        received = state.inspector.get("received", {})
+        simulated = self.owners.channel.simulated
+        return None if simulated else self.curator.uploads(contracts, received)
 
     def _settle(
         self,
@@ -495,7 +524,9 @@ class _OpenJob:
                 broken[contract.owner] = str(verdict.evidence.get("reason", ""))
                 closing.append(events.Broken(*named, verdict.evidence))
         issued, head = self.book.issue(contracts, SETTLED, paid), str(self.ledger.head())
-        self.book.keep(issued, self.owners.settled(issued))
+        book = self._uploads(contracts, state)
+        last = {i: book.receipt(i, one.rounds + 1) for i, one in contracts.items() if book}
+        self.book.keep(issued, self.owners.settled(issued, last))
         numbers = settlement.total, len(settlement.payments), len(settlement.broken)
         closing.append(events.Settled(self.manifest.job, *numbers, head))
         payments = {contracts[index].owner: amount for index, amount in paid.items()}

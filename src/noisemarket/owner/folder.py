@@ -5,15 +5,16 @@
       private.json                what its privacy is worth to it, and its limits; never leaves
       records.npz                 its data: images, labels; never leaves
       records.csv                 or .parquet, to be read by the description in a contract
+      wallet-<digest>.jsonl       what these records have cost over all jobs (``wallet``)
       jobs/<job>/play.npz         its player, and every answer that it has given
       jobs/<job>/sale.json        or what it has answered to prices, bids and menus
       jobs/<job>/offer.json       what it has signed
       jobs/<job>/contract.json    the contract with both signatures
       jobs/<job>/signing-receipt.json     what the ledger held when it had signed, by the curator
       jobs/<job>/settlement-receipt.json  the same when the job was settled, and what it is paid
+      jobs/<job>/uploads.json     its uploads, each with the curator's receipt of the last that came
       jobs/<job>/terms.json       what it trains under
       jobs/<job>/release.npz      the last release, noise and all, should it be asked for again
-      jobs/<job>/privacy.journal  what it has released, charged before the release
       jobs/<job>/statement.json   what it gave up, and what it was told it is paid
 
 A SuperNode starts a new process for every message and forgets its state when it ends: all that must
@@ -28,7 +29,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -48,23 +49,28 @@ from noisemarket.files import (
     write_atomic,
     write_json,
 )
+from noisemarket.formats import finite
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import SETTLED, SIGNED, Head
 from noisemarket.ledger.keys import PRIVATE, KeyPair, SignedContract
-from noisemarket.ledger.receipts import Receipt, load_receipt
+from noisemarket.ledger.receipts import Receipt, UploadReceipt, load_receipt, upload_digest
 from noisemarket.owner.terms import Plan
+from noisemarket.owner.wallet import Balance, Wallet
 from noisemarket.privacy.statement import PrivacyStatement
+from noisemarket.privacy.zcdp import Neighbours
 
 TABLE = "records"
 RECORDS, PLAY, SALE = "records.npz", "play.npz", "sale.json"
 OFFER, CONTRACT = "offer.json", "contract.json"
-TERMS, RELEASE, JOURNAL, STATEMENT = (
-    "terms.json", "release.npz", "privacy.journal", "statement.json",
-)  # fmt: skip
+TERMS, RELEASE, STATEMENT = "terms.json", "release.npz", "statement.json"
+UPLOADS = "uploads.json"
 RECEIPTS = {SIGNED: "signing-receipt.json", SETTLED: "settlement-receipt.json"}
 """The files of receipts, by their stage."""
 
 Arrays = Mapping[str, NDArray[Any]]
+
+LOST = 0.1
+"""The part of a contract's rounds whose uploads may be lost on the way, besides a first one."""
 
 _JOB = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,79}")
 _ARRAY = "array."
@@ -115,10 +121,11 @@ class OwnerFolder:
         path = self.path / PRIVATE
         return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
-    def keep_private(self, values: Mapping[str, Any]) -> None:
-        """Write the owner's preferences down. What is there stays."""
-        if not (self.path / PRIVATE).exists():
-            write_json(self.path / PRIVATE, dict(values), private=True)
+    def keep_private(self, values: Mapping[str, Any], *, renew: bool = False) -> None:
+        """Write the owner's preferences down. What is there stays, unless they ``renew`` it."""
+        known = self.private()
+        if not known or (renew and known | dict(values) != known):
+            write_json(self.path / PRIVATE, known | dict(values), private=True)
 
     def records(
         self, description: Description | None = None
@@ -158,15 +165,38 @@ class OwnerFolder:
         with np.load(self.path / RECORDS, allow_pickle=False) as kept:
             return len(kept["labels"])
 
+    def records_digest(self) -> str:
+        """What tells the owner's records from any others; the same for all that are not here."""
+        path = self._table() or self.path / RECORDS
+        if not path.exists():
+            return digest(b"").hex()
+        state = path.stat()
+        return _records_digest(path, state.st_mtime_ns, state.st_size, state.st_ino)
+
+    def wallets(self) -> list[Path]:
+        """The files of all accounts, one for each set of records that was used."""
+        return sorted(self.path.glob("wallet-*.jsonl"))
+
+    def wallet(self) -> Wallet:
+        """The account of the owner's records, as they are now."""
+        return Wallet(private_folder(self.path), self.name, self.records_digest())
+
+    def neighbours(self) -> Neighbours:
+        """The relation that the owner counts its privacy in, whatever a contract says."""
+        return Neighbours.named(str(self.private().get("neighbours", Neighbours.REPLACE_ONE)))
+
     def keep_table(self, table: Path) -> None:
         """Copy a CSV or Parquet file with the owner's data."""
         path = private_folder(self.path) / f"{TABLE}{table.suffix.lower()}"
         write_atomic(path, table.read_bytes(), private=True)
 
-    def keep_records(self, images: NDArray[np.float32], labels: NDArray[np.int64]) -> None:
-        """Write the owner's data, ready for the model (``Dataset.ready``)."""
+    def keep_records(
+        self, images: NDArray[np.float32], labels: NDArray[np.int64], **more: Any
+    ) -> None:
+        """Write the owner's data, ready for the model (``Dataset.ready``). ``digest`` names the
+        records that they were made of; by default it is that of what is written."""
         path = private_folder(self.path) / RECORDS
-        save_arrays(path, private=True, images=images, labels=labels)
+        save_arrays(path, private=True, images=images, labels=labels, **more)
 
     # For one job
 
@@ -184,10 +214,6 @@ class OwnerFolder:
         path = self.job(job)
         with exclusive(path, "owner-folder", wait=True):
             yield path
-
-    def journal(self, job: str) -> Path:
-        """The file of what was spent in a job."""
-        return self._job(job) / JOURNAL
 
     def terms(self, job: str) -> tuple[Contract, Plan]:
         """What the owner trains under in a job; declined if it agreed to nothing."""
@@ -215,6 +241,10 @@ class OwnerFolder:
         except FileNotFoundError:
             raise Declined("no contract in this job") from None
         return Contract.from_dict(kept["contract"])
+
+    def has_contract(self, job: str) -> bool:
+        """Whether a contract of this job with both signatures is kept."""
+        return (self._job(job) / CONTRACT).exists()
 
     def keep_contract(self, signed: SignedContract) -> None:
         """Keep a contract with both signatures."""
@@ -265,15 +295,48 @@ class OwnerFolder:
         return signed
 
     def keep_statement(
-        self, job: str, statement: PrivacyStatement | None, paid: int | None, **more: Any
+        self,
+        job: str,
+        statement: PrivacyStatement | None,
+        paid: int | None,
+        account: Balance | None = None,
+        **more: Any,
     ) -> None:
-        """Keep what was given up in a job, and what it brought."""
+        """Keep what was given up in a job, what it brought, and what all jobs so far have cost."""
         document: dict[str, Any] = {"owner": self.name, "releases": 0, "job": job}
         if statement is not None:
             document |= statement.to_dict() | {"text": statement.text()}
+        if account is not None:
+            more |= {"rho_so_far": finite(account.spent), "jobs_so_far": account.jobs}
         write_json(
             self.job(job) / STATEMENT, {**document, "paid_micro": paid, **more}, private=True
         )
+
+    def uploads(self, job: str) -> list[dict[str, Any]]:
+        """The uploads of a job that the curator has spoken of, each with its receipt."""
+        path = self._job(job) / UPLOADS
+        return list(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else []
+
+    def keep_upload_receipt(
+        self, contract: Contract, receipt: UploadReceipt | None, before: int
+    ) -> int:
+        """Keep what the curator says of the last upload; declined if it says nothing of it.
+
+        Returns:
+            How many uploads it has denied so far.
+        """
+        path, book = self.job(contract.job), self.uploads(contract.job)
+        if (path / RELEASE).exists() and (path / CONTRACT).exists():
+            with np.load(path / RELEASE, allow_pickle=False) as kept:
+                sent = int(kept["round"]), upload_digest(kept[f"{_ARRAY}weights"])
+            if receipt is None or not receipt.is_of(contract, before):
+                raise Declined(f"the curator gives no receipt of the upload of round {sent[0]}")
+            if receipt.round > sent[0] or (receipt.round == sent[0] and receipt.digest != sent[1]):
+                raise Declined("the curator's receipt is of another upload")
+            if not book or book[-1]["round"] != sent[0]:
+                book.append({"round": sent[0], "digest": sent[1], "receipt": receipt.to_dict()})
+                write_json(path / UPLOADS, book, private=True)
+        return sum(one["round"] != one["receipt"]["round"] for one in book)
 
     def release(self, job: str, name: str) -> Arrays | None:
         """The last release of a job, if it is the one of this name."""
@@ -283,17 +346,34 @@ class OwnerFolder:
         with np.load(path, allow_pickle=False) as kept:
             if str(kept["name"]) != name:
                 return None
-            return {n.removeprefix(_ARRAY): kept[n] for n in kept.files if n != "name"}
+            return {n.removeprefix(_ARRAY): kept[n] for n in kept.files if n.startswith(_ARRAY)}
 
-    def keep_release(self, job: str, name: str, arrays: Arrays) -> None:
+    def keep_release(self, job: str, name: str, round_number: int, arrays: Arrays) -> None:
         """Keep a release before it goes out, in the place of the last one."""
         named: dict[str, Any] = {_ARRAY + name: array for name, array in arrays.items()}
-        save_arrays(self._job(job) / RELEASE, private=True, name=np.array(name), **named)
+        named |= {"name": np.array(name), "round": np.array(round_number)}
+        save_arrays(self._job(job) / RELEASE, private=True, **named)
 
     def _job(self, job: str) -> Path:
         if not _JOB.fullmatch(job):
             raise Declined("no such job")
         return self.path if self._one_job else self.path / "jobs" / job
+
+
+def digest_of(images: NDArray[Any], labels: NDArray[Any]) -> str:
+    """What tells records from any others."""
+    return digest(np.ascontiguousarray(images).tobytes(), labels.astype(np.int64).tobytes()).hex()
+
+
+@lru_cache(maxsize=1024)
+def _records_digest(path: Path, *_: int) -> str:
+    """That of a file, as long as nobody has written it anew."""
+    if path.name != RECORDS:
+        return digest(path.read_bytes()).hex()
+    with np.load(path, allow_pickle=False) as kept:
+        if "digest" in kept:
+            return str(kept["digest"])
+        return digest_of(kept["images"], kept["labels"])
 
 
 def owner_folder(parent: Path, name: str) -> Path:

@@ -28,6 +28,7 @@ PRESETS: dict[str, dict[str, object]] = {
         "surface": "printed",
         "protocol": "simultaneous",
         "optimism": 0.0,
+        "learning_rate": 0.1,
         "reopen": False,
         "protection": "paper",
         "model": "cnn",

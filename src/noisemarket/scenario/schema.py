@@ -27,7 +27,7 @@ def _ledger_url(value: str) -> str:
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 
-    remedy = "give a URL that begins with postgresql://, or leave it empty (SQLite)."
+    remedy = "give a URL that begins with postgresql:// or sqlite:///, or leave it empty."
     try:
         url = make_url(value)
     except (ArgumentError, ValueError):
@@ -36,7 +36,9 @@ def _ledger_url(value: str) -> str:
     if url.password or {"password", "sslpassword"} & url.query.keys():
         remedy = "the run folder would store it: use ~/.pgpass, PGPASSFILE or PGPASSWORD instead."
         raise BadInput("market.ledger", "a URL with a password", remedy)
-    if url.drivername.partition("+")[0] != "postgresql":
+    if url.drivername.partition("+")[0] != "postgresql" and not (
+        url.drivername == "sqlite" and url.database and not url.query
+    ):
         raise BadInput("market.ledger", value, remedy)
     return value
 
@@ -176,7 +178,7 @@ class LearningSection(Section):
 
     iterations: int = Field(5000, ge=1, le=10**9, description="interactions of each pair")
     discount: float = Field(0.8, ge=0, lt=1, description="phi: weight of the future")
-    learning_rate: float = Field(0.1, gt=0, le=1, description="eta: step of the Q-values")
+    learning_rate: float = Field(0.5, gt=0, le=1, description="eta: step of the Q-values")
     step_start: Positive = Field(50.0, description="a in the policy step 1/(a + t/b)")
     step_slowing: Positive = Field(50.0, description="b in the policy step 1/(a + t/b)")
     lose_ratio: float = Field(2.0, ge=1, description="losing step over winning step")
@@ -297,6 +299,12 @@ class PrivacySection(Section):
     epsilon_cap: NotNegative = Field(
         0.0, description="the same cap as an epsilon at delta; 0: no cap; the stricter one holds"
     )
+    rho_budget: NotNegative = Field(
+        0.0, description="most zCDP that a lasting owner's records give up in all jobs; 0: no limit"
+    )
+    epsilon_budget: NotNegative = Field(
+        0.0, description="the same as an epsilon at delta; 0: no limit; the stricter one holds"
+    )
     noise: Literal["secure", "simulated"] = Field(
         "secure", description="secure, or simulated from the seed, which is not private"
     )
@@ -327,7 +335,9 @@ class MarketSection(Section):
     )
     currency: Currency = Field("units", description="what money is called in every output")
     ledger: LedgerUrl = Field(
-        "", description="URL, such as postgresql://...; empty: SQLite in the run folder"
+        "",
+        description="URL of a ledger for many jobs, postgresql://... or sqlite:///FILE; empty: "
+        "SQLite in the run folder, or in the owners' folder",
     )
 
 

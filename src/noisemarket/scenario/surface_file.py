@@ -122,7 +122,8 @@ def fingerprint(scenario: Scenario, data: str) -> str:
     sizes: object = people.data_size
     if file and not named_records(name):  # where owners are named, the data says it
         sizes = scenario.environment(secrets=False).population.data_size.tolist()
-    counted = {"delta", "neighbours", "rho_cap", "epsilon_cap", "noise"}
+    counted = {"delta", "neighbours", "noise"}
+    counted |= {f"{kind}_{limit}" for kind in ("rho", "epsilon") for limit in ("cap", "budget")}
     document = {
         "training": scenario.training.model_dump(mode="json", exclude={"data"}),
         "privacy": scenario.privacy.model_dump(mode="json", exclude=counted),

@@ -162,6 +162,7 @@ def owner_statement(owner: str, accounts: Sequence[queries.Account]) -> dict[str
         "owner": owner,
         "contracts": [contract_statement(account) for account in accounts],
         "paid_micro": sum(account.paid or 0 for account in accounts),
+        "totals": statement_totals(accounts),
     }
 
 
@@ -174,6 +175,17 @@ def statement_shown(document: Row, *, rounds: bool = False) -> list[Shown]:
     if len(contracts) > 1 and len({contract["currency"] for contract in contracts}) == 1:
         total = in_words(document["paid_micro"], contracts[0]["currency"])
         out += ["", f"Paid in all: {total}."]
+    return out + (_totals_shown(document) if len(contracts) > 1 else [])
+
+
+def _totals_shown(document: Row) -> list[Shown]:
+    out = list[Shown]()
+    for total in document["totals"]:
+        shown = ["infinite" if total[name] is None else f"{total[name]:.4g}" for name in _SUMS]
+        out.append(
+            f"All {total['contracts']} contracts together cost rho {shown[0]}, epsilon "
+            f"{shown[1]} at delta {total['delta']:g} (neighbours: {total['neighbours']})."
+        )
     return out
 
 
@@ -188,6 +200,8 @@ def statement_page(document: Row, *, rounds: bool = False) -> str:
             rows = [[one[head] for head in heads] for one in contract["each_round"]]
             parts.append(f"<table>{_row_html('th', heads)}")
             parts += [_row_html("td", row) for row in rows] + ["</table>"]
+    if len(document["contracts"]) > 1:
+        parts += [f"<p>{escape(str(line))}</p>" for line in _totals_shown(document)]
     return _PAGE.format(owner=owner, body="\n".join(parts))
 
 
@@ -208,6 +222,29 @@ td, th {{ padding: 0 0.8em; text-align: right }}</style></head>
 </body>
 </html>
 """
+
+
+_SUMS = ("rho", "epsilon")
+
+
+def statement_totals(accounts: Iterable[queries.Account]) -> list[dict[str, Any]]:
+    """What all contracts of an owner cost together, for each relation of neighbours and delta: of
+    records that were in all of the jobs."""
+    spent: dict[tuple[str, float], list[float]] = {}
+    for account in accounts:
+        terms = account.contract.neighbours, account.contract.delta
+        rho = math.fsum(each.rho for each in account.rounds)
+        spent.setdefault(terms, []).append(rho)
+    return [
+        {
+            "neighbours": neighbours,
+            "delta": delta,
+            "contracts": len(each),
+            "rho": finite(math.fsum(each)),
+            "epsilon": finite(gaussian_epsilon(math.fsum(each), delta)),
+        }
+        for (neighbours, delta), each in spent.items()
+    ]
 
 
 def _rounds_shown(rounds: Sequence[Row]) -> list[Shown]:
