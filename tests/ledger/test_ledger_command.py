@@ -182,7 +182,7 @@ def test_a_statement_adds_up(run: Run, place: str) -> None:
     assert "Sold: 0.1 of its noise; it added sigma 0.5" in out
     assert "The contract is kept. Agreed: 10.00 units; paid: 6.666666 units." in out
     _, out, _ = run("statement", place, "north")
-    assert "The contract is broken. Agreed: 10.00; paid: 0.00." in out
+    assert "The contract is broken. Agreed: 10.00 units; paid: 0.00 units." in out
     assert 'Evidence: {"p_value": 0.25}' in out
 
 
