@@ -104,9 +104,9 @@ def upload(
 ) -> np.ndarray:
     start = start_of(model)
     kept = start.copy()
-    own, rng = model.records(held.inputs, held.labels), np.random.default_rng(order)
+    own, seeds = model.records(held.inputs, held.labels), np.random.SeedSequence(order)
     source = noise or SimulatedNoise(seed).stream(key)
-    made = protection.upload(UploadTask(model, start, own, sigma, source, rng))
+    made = protection.upload(UploadTask(model, start, own, sigma, source, seeds))
     assert made.dtype == np.float32
     assert made.shape == (len(model),)
     assert np.array_equal(start, kept), "the global model is left alone"

@@ -203,7 +203,8 @@ class FaultyEngine(Engine):
         marks = (job.data.train_labels[own] + labels) % job.data.classes
         records = model.records(job.data.ready(job.data.train_images[own]), marks)
         trainer = OwnerTrainer(model, job.protection, job.seed)
-        return trainer.upload(round_number, weights, owner, records, 0.0, job.noise_source())
+        noise, whom = job.noise_source(), [(owner, records, 0.0)]
+        return next(trainer.uploads(round_number, weights, noise, whom))
 
 
 def cheating(
