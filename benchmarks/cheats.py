@@ -98,7 +98,8 @@ def play(
 def contracts_of(made: Order, scenario: Scenario) -> dict[int, Contract]:
     """A contract for every owner, each paying 1, as the market would draw it up."""
     same = {
-        **work_of(scenario), "job": "job", "owner_key": "0" * 64, "curator_key": "1" * 64,
+        **work_of(scenario, len(made.names)), "job": "job", "owner_key": "0" * 64,
+        "curator_key": "1" * 64,
         "payment": 10**6, "offered_at": OFFERED[0], "expires_at": OFFERED[1],
     }  # fmt: skip
     return {

@@ -2,27 +2,41 @@
 
     python -m benchmarks report
 
-writes docs/explanation/results.md, the marked parts of README.md, and all of their figures. No
-number there is typed: ``tests/test_results_pages.py`` makes the text again and compares, also
-what each figure was drawn from. A part without a stored result
-names the command that would measure it.
+writes docs/explanation/results.md, the marked parts of README.md and of the first tutorial, and
+all of their figures. No number there is typed: ``tests/test_results_pages.py`` makes the text again
+and compares, also what each figure was drawn from. A part without a stored result names the command
+that would measure it.
 """
 
 from __future__ import annotations
 
-import re
-from textwrap import fill
+from collections.abc import Callable
+from pathlib import Path
 
 from benchmarks.results_page.accuracy import accuracy_part, epsilon_part
 from benchmarks.results_page.common import ROOT, filled
-from benchmarks.results_page.demo_part import demo_part
-from benchmarks.results_page.dypp_page import INSTEAD, claims, dypp_parts, readme_sentence
+from benchmarks.results_page.demo_part import demo_in_words, demo_table
+from benchmarks.results_page.dypp_page import INSTEAD, claims, dypp_parts, readme_claims
 from benchmarks.results_page.figures import draw
-from benchmarks.results_page.study_parts import cheats_part, lying_part, market_part
+from benchmarks.results_page.study_parts import (
+    cheats_part,
+    lying_part,
+    market_part,
+    readme_market,
+)
+from benchmarks.results_page.times import times_table
 
 PAGE = ROOT / "docs" / "explanation" / "results.md"
-README = ROOT / "README.md"
-MARKED = re.compile(r"(?<=<!-- frontier -->).*?(?=<!-- /frontier -->)", re.DOTALL)
+MARKED: dict[Path, dict[str, Callable[[], str | None]]] = {
+    ROOT / "README.md": {
+        "demo": demo_in_words,
+        "claims": readme_claims,
+        "market": readme_market,
+        "times": times_table,
+    },
+    ROOT / "docs" / "tutorial" / "first-market.md": {"demo": demo_table},
+}
+"""Pages to their marked parts, each with what makes it."""
 
 
 def main() -> None:
@@ -33,19 +47,16 @@ def main() -> None:
     for claim, holds in claims().items():
         if not holds:
             print(f"No longer true, and said in fixed words by dypp_page.py: {claim}")
-    README.write_text(readme(README.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in MARKED:
+        path.write_text(marked(path, path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
-def readme(text: str) -> str:
-    """The README with its table of a run and its sentence on what money buys as they are stored."""
-    if (run := demo_part()) is not None:
-        text = filled(text, "demo", run)
-    words = readme_sentence()
-    if words is None:
-        return text
-    before = "-" * len("trains what each buys. ")  # stands before it in its first line
-    wrapped = fill(before + words, 122, break_long_words=False, break_on_hyphens=False)
-    return MARKED.sub(lambda _: " " + wrapped.removeprefix(before), text)
+def marked(path: Path, text: str) -> str:
+    """A page with its marked parts as they are stored; a part without a result stays."""
+    for name, make in MARKED[path].items():
+        if (part := make()) is not None:
+            text = filled(text, name, part)
+    return text
 
 
 def page() -> str:
@@ -53,9 +64,10 @@ def page() -> str:
     parts = [
         "# Results",
         "<!-- Written by benchmarks/report.py from benchmarks/results. Do not edit. -->",
-        "What we found about the paper's mechanism DyPP, two-layer WoLF-PHC, beside others. Made "
-        "by `python -m benchmarks report` from stored results (`benchmarks/results` has all of "
-        "them, with command, date and machine). ± is half of the 95 % interval over the seeds.",
+        "After this page you know what the paper's mechanism DyPP brings beside others, and how "
+        "accurate the model is at which privacy. `python -m benchmarks report` makes it from "
+        "`benchmarks/results`, which has command, date and machine of each result. ± is half of "
+        "the 95 % interval over the seeds.",
         *market_part(),
         *dypp_parts(),
         *lying_part(),

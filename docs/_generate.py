@@ -17,7 +17,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from _reference.commands import commands_page
 from _reference.output import output_page
-from _reference.parts import parts_page
 from _reference.python import python_page
 from _reference.scenario import scenario_page
 from _reference.settings import count
@@ -27,7 +26,6 @@ PAGES = {
     "commands.md": commands_page,
     "scenario.md": scenario_page,
     "output.md": output_page,
-    "parts.md": parts_page,
     "python.md": python_page,
 }
 

@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HOME = "README.md"
 OUTSIDE = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "CITATION.cff", "LICENSE")
 EXAMPLES = ("*.md", "*.toml", "*.csv", "*.py")
+FIGURES = "benchmarks/results/reproduction/*.png"
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 
 
@@ -34,6 +35,7 @@ def on_files(files: Files, config: Any) -> Files:
     """Add what the site shows from outside ``docs/``."""
     shown = [ROOT / name for name in OUTSIDE]
     shown += [path for kind in EXAMPLES for path in sorted(ROOT.glob(f"examples/**/{kind}"))]
+    shown += sorted(ROOT.glob(FIGURES))
     for path in shown:
         here = path.relative_to(ROOT).as_posix()
         files.append(File.generated(config, site_path(here), abs_src_path=str(path)))

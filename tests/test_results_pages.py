@@ -40,9 +40,8 @@ def change(path: Path, **values: Any) -> dict[str, Any]:
 
 def test_the_pages_are_what_was_stored() -> None:
     assert report.page() == read(PAGES / "results.md"), AGAIN
-    readme = read(ROOT / "README.md")
-    assert report.MARKED.search(readme) is not None
-    assert report.readme(readme) == readme, AGAIN
+    for path in report.MARKED:
+        assert report.marked(path, read(path)) == read(path), AGAIN
 
 
 def test_what_the_page_on_dypp_says_in_fixed_words_is_true() -> None:
@@ -90,7 +89,8 @@ def test_what_is_not_stored_is_said_with_its_command(results: Path) -> None:
     for path in results.glob("*.json"):
         path.unlink()
     page = report.page()
-    assert report.readme("as it was") == "as it was"
+    tutorial = ROOT / "docs" / "tutorial" / "first-market.md"
+    assert report.marked(tutorial, "as it was") == "as it was"
     for command in ("cheats --poison", "studies lying"):
         assert f"Not measured yet: `python -m benchmarks {command}` does." in page
 

@@ -37,11 +37,11 @@ def stored(name: str) -> Document | None:
 
 def filled(page: str, name: str, text: str) -> str:
     """A page with this text between its two marks of that name."""
-    first, last = f"<!-- stored: {name} -->\n", f"\n<!-- end of {name} -->"
+    first, last = f"<!-- stored: {name} -->\n", f"<!-- end of {name} -->"
     before, _, rest = page.partition(first)
     _, _, after = rest.partition(last)
     assert after, f"no marks {name}"
-    return f"{before}{first}{text}{last}{after}"
+    return f"{before}{first}{text}\n{last}{after}"
 
 
 def made_by(found: Document) -> str:

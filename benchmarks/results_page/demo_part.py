@@ -1,4 +1,4 @@
-"""What `noisemarket run` ends with, as the README shows it."""
+"""What `noisemarket run` ends with, as the README and the first tutorial show it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from noisemarket.show.market_report import alternatives_table, head_of
 WIDTH = 120
 
 
-def demo_part() -> str | None:
-    """The time, the table, and what it says; from the stored run, if there is one."""
+def demo_table() -> str | None:
+    """The time and the table at its end, for the tutorial; from the stored run, if there is one."""
     found = stored("demo")
     if found is None:
         return None
@@ -22,13 +22,13 @@ def demo_part() -> str | None:
         console.print(alternatives_table(found))
     table = "\n".join(line.rstrip() for line in captured.get().rstrip().splitlines())
     took = f"It took {found['cpu_seconds']:.0f} seconds of processor time"
-    return "\n\n".join(
-        [
-            f"{took} ({found['machine']}), and ends with",
-            f"```text\n{table}\n```",
-            textwrap.fill(_in_words(found), WIDTH),
-        ]
-    )
+    return f"{took} ({found['machine']}), and ends with\n\n```text\n{table}\n```"
+
+
+def demo_in_words() -> str | None:
+    """What the table says, for the README."""
+    found = stored("demo")
+    return None if found is None else textwrap.fill(_in_words(found), WIDTH)
 
 
 def _in_words(found: Document) -> str:

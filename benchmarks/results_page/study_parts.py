@@ -7,19 +7,9 @@ import numpy as np
 from benchmarks.results_page.common import Document, made_by, not_measured, pm, stored, table
 from noisemarket.show.style import listed, name_of
 
-CHANGING = ["", "back after the first change", "after the second", "gain at the end"]
 
-
-MILLION = 1_000_000
-
-
-def market_part() -> list[str]:
-    """What each mechanism buys for the default job, trained, without a budget."""
-    title = "## The whole market"
-    command = "noisemarket compare --mechanisms dypp,clock,best_portfolio --seeds 10 --budgets none"
-    found = stored("whole-market")
-    if found is None:
-        return [title, not_measured(command)]
+def market_rows(found: Document) -> list[list[str]]:
+    """Accuracy, points over no trade, paid, sellers and value of each mechanism."""
     ends: dict[str, list[Document]] = {}
     for row in found["rows"]:
         ends.setdefault(row["mechanism"], []).append(row)
@@ -31,16 +21,37 @@ def market_part() -> list[str]:
         figures = [pm([row[one] for row in rows], 0) for one in names]
         over = "" if name == "uniform" else f"{np.mean(gains):+.1f} ± {pm(gains).split('± ')[1]}"
         lines.append([name_of(name), pm([row["accuracy"] for row in rows]), over, *figures])
-    heads = ["", "accuracy, %", "points over no trade", "paid", "sellers"]
-    heads += ["curator's value, predicted", "as trained"]
+    return lines
+
+
+HEADS = ["", "accuracy, %", "points over no trade", "paid", "sellers"]
+
+
+def readme_market() -> str | None:
+    """The table of the README."""
+    found = stored("whole-market")
+    if found is None:
+        return None
+    shown = table(HEADS, [line[:5] for line in market_rows(found)])
+    seeds = len(found["seeds"])
+    return f"{shown}\n\n`{found['command']}`; ± is half of the 95 % interval over {seeds} seeds."
+
+
+def market_part() -> list[str]:
+    """What each mechanism buys for the default job, trained, without a budget."""
+    title = "## The whole market"
+    command = "noisemarket compare --mechanisms dypp,clock,best_portfolio --seeds 10 --budgets none"
+    found = stored("whole-market")
+    if found is None:
+        return [title, not_measured(command)]
     return [
         title,
-        f"The default job, {len(base)} seeds of owners, noise and learning, no budget. The "
-        "value is that over no trade: before, by the loss surface, and after, by the trained "
-        "accuracy.",
-        table(heads, lines),
-        "The clock auction buys more than DyPP for less than half of the money; operators "
-        "should use it (`--mechanism clock`).",
+        f"The default job, {len(found['seeds'])} seeds of owners, noise and learning, no budget. "
+        "The curator's value is that over no trade: predicted by the loss surface before training, "
+        "and by the trained accuracy less payments.",
+        table([*HEADS, "curator's value, predicted", "as trained"], market_rows(found)),
+        "The clock auction buys more than DyPP for less than half of the money: to operate a "
+        "market, use it (`--mechanism clock`).",
         made_by(found),
     ]
 
@@ -53,37 +64,29 @@ def lying_part() -> list[str]:
         return [title, not_measured("python -m benchmarks studies lying")]
     lines, truthful = [], []
     for row in found["rows"]:
-        if not sum(row["sellers"]):
+        if not sum(row["sellers"]) or None in row["mean"]:  # no trade, or nobody is asked
             continue
-        unknown = None in row["mean"]
-        if not unknown and not any(row["most"]):
+        if not any(row["most"]):
             truthful.append(row["mechanism"])
+            continue
         lines.append(
             [
                 SURFACE_WORDS.get(row["surface"], row["surface"]),
                 name_of(row["mechanism"]),
-                "-" if unknown else pm(row["mean"], 4),
-                "-" if unknown else f"{max(row['most']):.3f}",
+                pm(row["mean"], 4),
+                f"{max(row['most']):.3f}",
                 pm(row["honest"], 4),
-                f"{np.mean(row['sellers']):.0f}",
             ]
         )
-    idle = [
-        f"{name_of(row['mechanism'])} ({SURFACE_WORDS.get(row['surface'])})"
-        for row in found["rows"]
-        if not sum(row["sellers"])
-    ]
     names = [name_of(name) for name in dict.fromkeys(truthful)]
     who = f"No owner gains anything by lying to {listed(names)}. " if names else ""
-    rest = f" Without any trade, and so left out: {listed(idle)}." if idle else ""
-    heads = ["surface", "mechanism", "a lie, mean", "a lie, most", "honest surplus", "sellers"]
+    heads = ["surface", "mechanism", "a lie, mean", "a lie, most", "honest surplus"]
     return [
         title,
-        f"{who}What the best lie brings an owner over its honest answer, in its payoff, without a "
-        f"budget: mean over owners and {found['seeds']} seeds, and the most of any owner of any "
-        "seed; beside it an honest owner's mean surplus. Exact over all that an owner could "
-        "say; for learners, the best response to the curator's final policy, per interaction; "
-        f"- where nobody is asked.{rest}",
+        f"{who}To the others, the best lie brings an owner this over its honest answer, as payoff, "
+        f"without a budget: mean over owners and {found['seeds']} seeds, the most of any owner, "
+        "and an honest owner's mean surplus. Exact over all answers; for learners, the best "
+        "response to the curator's final policy, per interaction.",
         table(heads, lines),
         made_by(found),
     ]
@@ -105,20 +108,16 @@ def cheats_part() -> list[str]:
         title,
         f"Features, {owners} owners, {found['rounds']} rounds, one seed. A tenth of the owners has "
         "sold down to noise 0.1; half of the cheats are among them if there are enough. "
-        "The curator has records of its own. [What is checked](market.md), [every "
+        "[What is checked](market.md#is-the-contracted-noise-there), [every "
         "cheat](market.md#which-cheats-are-found).",
         f"{cheats_finding(poisoners, defences)} Test accuracy in per cent; in brackets, if any, "
         "how many of the cheats are found, and how many more are not paid:",
         table(
-            ["poisoners", "what they send", *defences],
-            [[_who(row, owners), _sent(row), *_accuracies(row)] for row in poisoners],
+            ["cheats", "what they send", *defences],
+            [[_who(row, owners), _sent(row), *_accuracies(row)] for row in poisoners + riders],
         ),
-        "Free riders train nothing and send the right noise. How many are found, and how many "
-        "are paid anyway:",
-        table(
-            ["free riders", "", *defences],
-            [line for row in riders for line in rider_lines(row, owners)],
-        ),
+        "Free riders train nothing and send the right noise, so no check finds them; a weight cap "
+        "bounds what they spoil.",
         made_by(found),
     ]
 
@@ -139,22 +138,6 @@ def _accuracies(row: Document) -> list[str]:
     return [
         f"{one:.1f}" + (f" ({seen}, {max(unpaid - seen, 0)})" if seen or unpaid else "")
         for one, seen, unpaid in cells
-    ]
-
-
-def rider_lines(row: Document, owners: int) -> list[list[str]]:
-    """Accuracy, then those that sold and those that did not."""
-    sold, others = row["sellers"], row["cheats"] - row["sellers"]
-    of_sellers = [f"{sold - one} of {sold}" for one in row["unpaid_sellers"]]
-    rest = [
-        f"{others - every + one} of {others}"
-        for one, every in zip(row["unpaid_sellers"], row["unpaid"], strict=True)
-    ]
-    return [
-        [_who(row, owners), "accuracy", *(f"{one:.1f}" for one in row["accuracies"])],
-        ["", "found", *(f"{one} of {row['cheats']}" for one in row["found"])],
-        *([["", "of those that sold, paid", *of_sellers]] if sold else []),
-        *([["", "of the others, paid", *rest]] if others else []),
     ]
 
 

@@ -10,40 +10,58 @@ from typing import Any, get_type_hints
 
 import typer
 
-from _reference import code, page, table
+from _reference import code, items, page, plain
 from noisemarket.cli.app import app
 
 INTRO = """\
-Every command takes `--help` (short: `-h`). `noisemarket --version` prints the version. Progress
-goes to standard error, and only to a terminal; `run` also prints a line per round where there is
-no terminal. [Exit codes](python.md#errors-and-exit-codes) are the same for all commands.
-[Scenario files and `--set`](../how-to/scenario.md) have a page of their own."""
-
-
-Described = tuple[str, str, str]
-"""Name, default and meaning of an argument or option."""
+Look up a command here, or ask it: every command takes `--help` (`-h`). `noisemarket --version`
+prints the version, `noisemarket --install-completion` completes commands in your shell. Progress
+goes to standard error. [Exit codes](python.md#errors-and-exit-codes) are the same for all
+commands; [scenario files](../how-to/scenario.md) say what `--set` takes."""
 
 
 def commands_page() -> str:
     """All commands with their arguments and options."""
     found = list(_commands(typer.main.get_command(app), "noisemarket"))
     described = {name: _parameters(name, command) for name, command in found}
-    links = [(f"[`{name}`](#{name.replace(' ', '-')})", _first(command)) for name, command in found]
     seen = Counter(row for _, rows in described.values() for row in rows)
     shared = [row for row in seen if seen[row] > 1]
-    parts = [INTRO, table(("command", "what it does"), links)]
-    parts += ["## Options of several commands", _described(shared)]
+    parts = [INTRO, "## Options of several commands", *_shared(shared)]
     for name, command in found:
         usage, rows = described[name]
-        common = ", ".join(re.sub(r" [^`]+`", "`", row[0]) for row in rows if row in shared)
-        parts += [f"## {name}", f"```text\n{usage}\n```", _text(command.help).partition(". ")[2]]
-        parts += [_described([row for row in rows if row not in shared])]
-        parts += [f"And {common} ([above](#options-of-several-commands))."] if common else []
+        common = [re.sub(r" [^`]+`", "`", row[0]) for row in rows if row in shared]
+        own = [row for row in rows if row not in shared]
+        also = f"Also {', '.join(_grouped(common))}." if common else ""
+        parts += [f"## {name}", f"{usage}{plain(command.help)}", items(own), also]
     return page("Commands", *parts)
 
 
-def _described(rows: Sequence[Described]) -> str:
-    return table(("argument or option", "default", "meaning"), rows)
+def _shared(rows: Sequence[tuple[str, str]]) -> list[str]:
+    """The options that several commands have, group by group."""
+    named = {re.sub(r"`([^` ]+).*", r"\1", row[0]): row for row in rows}
+    parts, left = [], dict(named)
+    for group, some in GROUPS.items():
+        parts += [f"{group}:", items(left.pop(name) for name in some if name in left)]
+    return [*parts, "*others*:", items(left.values())]
+
+
+GROUPS = {
+    "*scenario*": ("SCENARIO", "--preset", "--set", "--seed"),
+    "*deal*": ("--mechanism", "--budget", "--target-accuracy"),
+    "*folder*": ("--out", "--overwrite", "--workers", "--json"),
+}
+"""Options that mostly come together, by what a page calls them."""
+
+
+def _grouped(names: Sequence[str]) -> list[str]:
+    """Options by name, and those of a group that is there as a whole by its name."""
+    left, shown = list(names), []
+    for group, some in GROUPS.items():
+        own = [code(name) for name in some]
+        if set(own) <= set(left):
+            shown.append(group)
+            left = [name for name in left if name not in own]
+    return shown + left
 
 
 def _commands(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
@@ -54,38 +72,29 @@ def _commands(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
             yield f"{prefix} {name}", command
 
 
-def _parameters(name: str, command: Any) -> tuple[str, list[Described]]:
-    """How the command is called, and its arguments and options."""
+def _parameters(name: str, command: Any) -> tuple[str, list[tuple[str, str]]]:
+    """How a command of several arguments is called; arguments and options with their meanings."""
     known = get_type_hints(inspect.unwrap(command.callback), include_extras=True)
     rows, usage = [], [name]
-    options = [one for one in command.params if one.param_type_name == "option"]
     for one in command.params:
-        if one not in options:  # typer 0.20 forgets an argument's help on click 8.5
+        if one.param_type_name != "option":  # typer 0.20 forgets an argument's help on click 8.5
             about = known[one.name].__metadata__[0]
             word = about.metavar or one.name.upper()
             usage.append(word if one.required else f"[{word}]")
-            rows.append((code(word), "", _text(about.help)))
-    rows += [(_names(one), _default(one), _text(one.help)) for one in options if not one.hidden]
-    return " ".join([*usage, *(["[OPTIONS]"] if options else [])]), rows
+            rows.append((code(word), plain(about.help)))
+        elif not one.hidden:
+            rows.append((_names(one), plain(one.help) + _default(one)))
+    return (f"`{' '.join(usage)}`: " if len(usage) > 2 else ""), rows
 
 
 def _names(option: Any) -> str:
-    value = "" if option.is_flag else f" {option.metavar or option.type.name.upper()}"
+    value = "" if option.is_flag else f" {option.metavar or option.type.name.split()[0].upper()}"
     named = [*option.opts, *option.secondary_opts]
     return ", ".join(code(name + value) for name in named)
 
 
 def _default(option: Any) -> str:
-    if option.default is None or option.default is False or option.multiple:
+    given = option.default
+    if given in (None, "") or option.is_flag or option.multiple:
         return ""
-    if option.is_flag:
-        return code(option.opts[0])
-    return code(f"{option.default:g}" if isinstance(option.default, float) else option.default)
-
-
-def _text(text: str | None) -> str:
-    return re.sub(r"``([^`]+)``", r"`\1`", " ".join((text or "").split()))
-
-
-def _first(command: Any) -> str:
-    return _text(command.help).partition(". ")[0].removesuffix(".")
+    return f" Default {code(f'{given:g}' if isinstance(given, float) else given)}."

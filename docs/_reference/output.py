@@ -1,4 +1,4 @@
-"""Keys of JSON documents, columns of CSV files, entries of the ledger: from ``_fields.toml``."""
+"""Files that commands leave, and what their keys and columns mean: from ``_fields.toml``."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from _reference import code, page, table
+from _reference import code, items, page
 
 SOURCE = Path(__file__).resolve().parent.parent / "_fields.toml"
-INTRO = """\
-With `--json` a command prints one JSON document on standard output and nothing else. The [run
-folder](files.md) has the files that a command leaves."""
+FILES = SOURCE.with_name("_files.txt")
 
 
 def output_page() -> str:
-    """A table for every document."""
-    parts = [INTRO]
+    """The files, then a list for every document."""
+    parts = [FILES.read_text(encoding="utf-8")]
     for part in tomllib.loads(SOURCE.read_text(encoding="utf-8"))["part"]:
         named = {name for key in part["fields"] for name in key.split(", ")}
         for covered in part.get("covers", ()):
@@ -31,8 +29,8 @@ def output_page() -> str:
         rows = [
             (", ".join(map(code, key.split(", "))), text) for key, text in part["fields"].items()
         ]
-        parts += [f"## {part['title']}", part.get("text", ""), table(("name", "meaning"), rows)]
-    return page("JSON, CSV and the ledger", *parts)
+        parts += [f"## {part['title']}", part.get("text", ""), items(rows)]
+    return page("Files, JSON and CSV", *parts)
 
 
 def _names(path: str) -> Iterable[str]:

@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from _reference import code, page, table
+from _reference import code, items, page, plain
+from _reference.surfaces import surfaces
 from noisemarket.federated.partition import MINIMUM
 from noisemarket.files import DEEPEST
 from noisemarket.game.distributions import DISTRIBUTIONS
@@ -21,28 +22,27 @@ from noisemarket.scenario.population_file import LONGEST_NAME
 from noisemarket.scenario.schema import ChangeSection
 
 INTRO = """\
-[Write your own scenario](../how-to/scenario.md) says how a file looks and what `--set` takes.
-Unknown keys, NaN and infinity are refused. "Symbol" is the paper's, as `--set` understands it;
-where the two presets differ, both defaults are given. `noisemarket scenario --explain` prints
-the same list."""
+Look up a key here, or print this list: `noisemarket scenario --explain`. [Write your own
+scenario](../how-to/scenario.md) says how a file looks and what `--set` takes. Each line has the
+key, its default, in brackets its bounds and the paper's symbol (which `--set` understands), and
+its meaning. Unknown keys, NaN and infinity are refused."""
 
 SPREAD = """\
-`privacy_cost`, `data_size`, `beta` and `markup` are each a number, the same for all owners, or a
-table that names a distribution. Each of them has a random stream of its own, and owners are
+`privacy_cost`, `data_size`, `beta`, `markup` and `floor` are each a number, the same for all
+owners, or a table that names a distribution. Each has a random stream of its own, and owners are
 drawn in order: the first owners of a larger population are those of a smaller one."""
 
 CHANGES = """\
-Preferences that change while the game is played, one `[[changes]]` table each. Owners can change
-`privacy_cost`, `markup` and `beta`; the curator can change `quality_weight`, `quality_value` and
-`payment_cost`. Scaling comes before setting. Changes build on each other, in the order of `at`.
-The learners are not told. Contracts, the equilibrium and the first best are counted under the
-preferences at the end."""
+Preferences that change while the game is played, one `[[changes]]` table each, in the order of
+`at`. Owners can change `privacy_cost`, `markup` and `beta`; the curator `quality_weight`,
+`quality_value` and `payment_cost`. Scaling comes before setting. The learners are not told.
+Contracts and exact answers are counted under the preferences at the end."""
 
 LIMITS = f"""\
-The tables below have the bounds of each key. Besides:
+Besides the bounds of each key:
 
 - `(game.saving_levels + 1) (game.payment_levels + 1)`: at most {MOST_CELLS:,}.
-- Owners who train: at most one per {MINIMUM} training records.
+- Owners that train: at most one per {MINIMUM} training records.
 - Names of owners: printable, at most {LONGEST_NAME} characters.
 - Points of a trace: at most {MOST_POINTS:,}; a longer run has more iterations per point.
 - Money: at most {MOST // MICRO:,} units, in steps of {1 / MICRO:g}.
@@ -50,54 +50,59 @@ The tables below have the bounds of each key. Besides:
 
 
 def scenario_page() -> str:
-    """All keys, section by section; then distributions and changes."""
+    """All keys, section by section; then distributions, changes, surfaces and limits."""
     presets = {name: Scenario.from_preset(name) for name in ("market", "paper")}
-    schema = Scenario.model_json_schema()
     kinds = Scenario.model_fields
     top = [name for name, field in kinds.items() if not _is_section(field.annotation)]
-    parts = [INTRO, "## Limits", LIMITS]
-    parts += ["## Top level", _keys("", top, schema["properties"], presets)]
+    parts = [INTRO, "## Top level", _keys("", Scenario, presets, top)]
     for name, field in kinds.items():
-        if not _is_section(field.annotation):
-            continue
-        inside = schema["$defs"][field.annotation.__name__]["properties"]
-        held = {preset: getattr(scenario, name) for preset, scenario in presets.items()}
-        parts += [f"## {name}", _keys(f"{name}.", list(inside), inside, held)]
+        if _is_section(field.annotation):
+            held = {preset: getattr(scenario, name) for preset, scenario in presets.items()}
+            parts += [f"## {name}", _keys(f"{name}.", field.annotation, held)]
     parts += ["## Distributions", SPREAD, _distributions()]
-    parts += ["## Changes", CHANGES, _list_of("changes", ChangeSection)]
-    return page("Scenario keys", *parts)
+    parts += ["## Changes", CHANGES, _keys("changes.", ChangeSection)]
+    return page("Scenario keys", *parts, *surfaces(), "## Limits", LIMITS)
 
 
 def _is_section(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
-def _keys(prefix: str, names: list[str], schema: dict[str, Any], held: dict[str, Any]) -> str:
-    allowed = allowed_values(type(held["market"]))
-    symbols = {field: symbol for symbol, field in SYMBOLS.items()}
+def _keys(
+    prefix: str,
+    kind: Any,
+    held: dict[str, Any] | None = None,
+    names: list[str] | None = None,
+) -> str:
+    """A line for each key; without ``held``, of a table that there may be many of."""
+    allowed, symbols = allowed_values(kind), {field: symbol for symbol, field in SYMBOLS.items()}
     rows = []
-    for name in names:
-        market, paper = (_value(getattr(held[preset], name)) for preset in ("market", "paper"))
-        default = market if market == paper or name == "preset" else f"{market} (`paper`: {paper})"
-        about = schema[name]
-        symbol = symbols.get(name, "")
-        meaning = _meaning(about).removeprefix(f"{symbol}: ")
-        rows.append((code(prefix + name), _coded(allowed[name]), default, code(symbol), meaning))
-    return table(("key", "value", "default", "symbol", "meaning"), rows)
-
-
-def _meaning(about: dict[str, Any]) -> str:
-    return re.sub(r"(\[\[\w+\]\])", r"`\1`", about.get("description", ""))
-
-
-def _list_of(prefix: str, kind: type[BaseModel]) -> str:
-    rows, allowed = [], allowed_values(kind)
-    for name, about in kind.model_json_schema()["properties"].items():
+    for name in names or kind.model_fields:
         field = kind.model_fields[name]
-        default = "required" if field.is_required() else _value(field.default)
-        key = code(f"{prefix}.{name}")
-        rows.append((key, _coded(allowed[name]), default, _meaning(about)))
-    return table(("key", "value", "default", "meaning"), rows)
+        if held is None:
+            default = "required" if field.is_required() else _value(field.default)
+        else:
+            market, paper = (_value(getattr(held[one], name)) for one in ("market", "paper"))
+            same = market == paper or name == "preset"
+            default = market if same else f"{market}, in `paper` {paper}"
+        symbol = symbols.get(name, "")
+        meaning = re.sub(r"(\[\[\w+\]\])", r"`\1`", field.description or "")
+        about = "; ".join(part for part in (_short(allowed[name]), code(symbol)) if part)
+        shown = f"{code(prefix + name)} = {default}" + (f" ({about})" if about else "")
+        rows.append((shown, meaning.removeprefix(f"{symbol}: ")))
+    return items(rows)
+
+
+def _short(words: str) -> str:
+    """What a key may be; nothing for what the meaning says: texts, tables and lists."""
+    kept = []
+    for one in words.split(" or "):
+        if one in ("a text", "a table", "a list", "a number"):
+            continue
+        one = re.sub(r"^a (whole )?number (from )?", "", one)
+        one = re.sub(r"^of at least (.+)", r"\1 or more", one)
+        kept.append(one if re.search(r"\d", one) else code(one))
+    return " or ".join(kept)
 
 
 def _distributions() -> str:
@@ -108,8 +113,8 @@ def _distributions() -> str:
             factory = field.default_factory is not MISSING
             optional = "" if field.default is MISSING else f" ({_value(field.default)})"
             shown.append(code(field.name) + (" (optional)" if factory else optional))
-        rows.append((code(name), ", ".join(shown), (kind.__doc__ or "").replace("``", "`")))
-    return table(("`distribution`", "parameters (default)", "meaning"), rows)
+        rows.append((f"{code(name)} with {', '.join(shown)}", plain(kind.__doc__)))
+    return items(rows)
 
 
 def _value(value: Any) -> str:
@@ -126,15 +131,6 @@ def _value(value: Any) -> str:
             "none" if abs(value) >= 10**9 else f"{value:g}" if abs(value) < 1000 else f"{value:,}"
         )
     return code(value)
-
-
-def _coded(words: str) -> str:
-    """Names that can be given, as code; words that say what can be given, as they are."""
-    plain = ("number", "whole", "text", "table", "list", "2 whole")
-    parts = words.split(" or ")
-    if words.endswith("or more") or (len(parts) == 1 and parts[0].startswith(plain)):
-        return words
-    return ", ".join(one if one.startswith(plain) else code(one) for one in parts)
 
 
 def _toml(value: object) -> str:

@@ -37,13 +37,13 @@ REQUIRED = {
 
 
 IMPATIENT = """
-from matplotlib.figure import Figure
 from noisemarket.cli import main, negotiate
 negotiate._FLUSH_SECONDS = 0.1
-Figure.savefig = lambda figure, out, **more: out.write(b"not rendered")
 main()
 """
-"""The command, which writes down what is finished ten times a second and draws nothing."""
+"""The command, which writes down what is finished ten times a second."""
+
+SLOW_TO_IMPORT = {"cryptography", "matplotlib", "numba", "scipy", "sqlalchemy", "torch"}
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -51,9 +51,8 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.usefixtures("undrawn")  # the second time; the first is in a process of its own
 def test_negotiate_writes_a_run_folder_that_can_be_run_again(tmp_path: Path) -> None:
-    first = call("negotiate", *SMALL, "--out", "one", "--json", cwd=tmp_path)
+    first = call("negotiate", *SMALL, "--figures", "--out", "one", "--json", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     summary = json.loads(first.stdout)
     assert set(summary) >= REQUIRED
@@ -65,12 +64,32 @@ def test_negotiate_writes_a_run_folder_that_can_be_run_again(tmp_path: Path) -> 
         for ending in ("png", "svg"):
             assert (folder / "figures" / f"{name}.{ending}").stat().st_size > 2000
     again = call_here("negotiate", "one/scenario.toml", "--out", "two", "--json", cwd=tmp_path)
+    assert not (tmp_path / "two" / "figures").exists()
     assert json.loads(again.stdout) == summary
     for name in ("contracts.csv", "trace.csv", "scenario.toml"):
         assert (folder / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize(
+    ("words", "needed"),
+    [(["--help"], set()), (["negotiate", "--mechanism", "clock", "--json"], set()),
+     (["negotiate", *SMALL], {"numba", "scipy"})],
+)  # fmt: skip
+def test_a_command_imports_what_it_uses(words: list[str], needed: set[str], tmp_path: Path) -> None:
+    """Numba itself imports SciPy."""
+    script = f"""
+import atexit, sys
+from noisemarket.cli import main
+atexit.register(lambda: print(*({SLOW_TO_IMPORT} & set(sys.modules)), file=sys.stderr))
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert set(done.stderr.splitlines()[-1].split()) == needed
+
+
 def test_contracts_file_agrees_with_the_summary(tmp_path: Path) -> None:
     done = call_here(
         "negotiate", *SMALL, "--contracts", "c.csv", "--out", "r", "--json", cwd=tmp_path
@@ -88,7 +107,6 @@ def test_contracts_file_agrees_with_the_summary(tmp_path: Path) -> None:
     assert (tmp_path / "c.csv").read_text() == (tmp_path / "r" / "contracts.csv").read_text()
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_threads_change_nothing(tmp_path: Path) -> None:
     outputs = {
         call_here("negotiate", *SMALL, "--workers", n, "--out", n, "--json", cwd=tmp_path).stdout
@@ -97,7 +115,6 @@ def test_threads_change_nothing(tmp_path: Path) -> None:
     assert len(outputs) == 1
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_table_names_every_figure(tmp_path: Path) -> None:
     done = call_here("negotiate", *SMALL, "--preset", "paper", "--out", "r", cwd=tmp_path)
     for words in (
@@ -192,7 +209,6 @@ def test_bad_owners_file(tmp_path: Path, text: str, said: str) -> None:
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_owners_file_travels_with_the_run(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text(
         "owner,privacy_cost,data_size,beta,markup\nada,0.5,600,1,0.2\nbob,2,600,5,0.1\n"
@@ -206,7 +222,6 @@ def test_owners_file_travels_with_the_run(tmp_path: Path) -> None:
     assert json.loads(again.stdout) == json.loads(first.stdout)
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_existing_folder_is_not_overwritten_unasked(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("years of work")
@@ -225,7 +240,6 @@ def test_out_that_cannot_be_a_folder(tmp_path: Path) -> None:
     assert "--out file/below" in done.stderr
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_full_disk_is_said_in_one_sentence(tmp_path: Path) -> None:
     assert Path("/dev/full").exists(), "this test needs Linux's always-full device"
     done = call_here("negotiate", *SMALL, "--contracts", "/dev/full", "--out", "r", cwd=tmp_path)
@@ -279,7 +293,6 @@ def test_warnings_of_libraries_are_for_who_asks(
     assert ("overflow in exp" in done.stderr, "findfont" in done.stderr) == (seen, seen)
 
 
-@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(("number", "threads"), [(signal.SIGINT, 2), (signal.SIGTERM, 1)])
 def test_interrupted_run_keeps_finished_owners(
     tmp_path: Path, number: signal.Signals, threads: int

@@ -12,7 +12,6 @@ import numpy as np
 from noisemarket.federated.models.linear import LinearMaker, LinearModel
 from noisemarket.federated.models.model import Flat
 from noisemarket.federated.protections import Protection, Upload, UploadTask
-from noisemarket.privacy.noise import add_noise
 
 
 class FailingModel(LinearModel):
@@ -47,12 +46,12 @@ class Halting(Protection):
 
 
 class Diverging(Halting):
-    """The smallest owner's update is not finite, the largest one's beyond all bounds."""
+    """The smallest owner's update is not a number, the largest one's infinite."""
 
     def upload(self, task: UploadTask) -> Upload:
         size = len(task.records)
-        value = np.nan if size < 10 else 1e30 if size > 100 else 1.0
-        return add_noise(np.full(len(task.model), value, np.float32), task.sigma, task.noise)
+        value = np.nan if size < 10 else np.inf if size > 100 else 1.0
+        return np.full(len(task.model), value, np.float32)
 
 
 class Endless(Halting):

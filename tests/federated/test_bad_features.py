@@ -183,7 +183,7 @@ def test_features_of_ones_own_are_not_for_the_cnn(mine: Path) -> None:
 
 def test_no_folder(mine: Path) -> None:
     mine.rmdir()
-    words = "data mine does not exist: name a folder of idx files, or of features in .npy files."
+    words = "data mine does not exist: name a folder of records, or a CSV or Parquet file."
     assert said(mine.parent) == words
     mine.write_text("features")
     assert said(mine.parent).startswith("data mine is not a folder: name a folder of")

@@ -76,6 +76,23 @@ def model(request: pytest.FixtureRequest) -> Model:
     return MODELS[request.param]()
 
 
+def test_no_coordinate_is_so_large_that_it_goes_out_without_noise() -> None:
+    """A curator may choose steps so long that one record moves the model beyond all bounds."""
+    model, sizes = LinearModel(4, WIDTH), np.full((20, WIDTH), 1 / 6, np.float32)
+    records = model.records(sizes, np.arange(20) % 4)
+    for made in (
+        DPSGD(batch=10, rate=1e9), Sharded(clip=2.0**20, rate=1e9), Clipped(2.0**20, rate=1e9),
+        PerRecord(clip=2.0**20, rate=1e9), DPSGD(batch=10, rate=1e300),
+    ):  # fmt: skip
+        uploads = [
+            made.upload(UploadTask(model, np.ones(len(model), np.float32), records, 0.1,
+                                   SimulatedNoise(seed), np.random.SeedSequence(1)))
+            for seed in (1, 2)
+        ]  # fmt: skip
+        assert all(np.isfinite(one).all() for one in uploads)
+        assert np.mean(uploads[0] != uploads[1]) > 0.5
+
+
 def start_of(model: Model) -> np.ndarray:
     """Somewhere else than at zero, where a linear model begins."""
     return model.first_weights() + np.random.default_rng(4).normal(0, 0.1, len(model)).astype("f4")

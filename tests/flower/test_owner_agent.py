@@ -116,27 +116,32 @@ def test_an_offer_as_agreed_is_signed_once_and_for_all(offered: Offered) -> None
     assert other.error.reason == "another contract was signed in this job"
 
 
-def test_no_contract_below_the_owners_floor_is_signed(offered: Offered) -> None:
-    """Also where the owner raises its floor after it has agreed."""
-    path = Path(str(offered.node.config["owner-folder"])) / "private.json"
-    known = json.loads(path.read_text())
-    path.write_text(json.dumps(known | {"floor": offered.contract.sigma + 0.01}))
-    assert "floor" in str(offered.offer(offered.contract).error.reason)
-    path.write_text(json.dumps(known))
-    assert holds("owner", offered.contract, offered.signature())
-
-
-def test_no_trade_is_always_fine_with_the_owner(offered: Offered) -> None:
-    """Where the curator's budget does not reach to a deal."""
-    sigma = offered.contract.sigma + offered.contract.saving
-    assert offered.contract.saving > 0
-    rho = offered.contract.rho_per_round * (offered.contract.sigma / sigma) ** 2
-    nothing = changed(
-        offered.contract, saving=0.0, sigma=sigma, payment=0, rho_per_round=rho,
-        rho_cap=rho * offered.contract.rounds,
-        epsilon=gaussian_epsilon(rho * offered.contract.rounds, offered.contract.delta),
+def no_trade(contract: Contract) -> Contract:
+    """What the owner signs where the curator's budget does not reach to the trade."""
+    sigma = contract.sigma + contract.saving
+    rho = contract.rho_per_round * (contract.sigma / sigma) ** 2
+    return changed(
+        contract, saving=0.0, sigma=sigma, payment=0, rho_per_round=rho,
+        rho_cap=rho * contract.rounds,
+        epsilon=gaussian_epsilon(rho * contract.rounds, contract.delta),
     )  # fmt: skip
-    assert not offered.offer(nothing).has_error()
+
+
+@pytest.mark.parametrize("made", [lambda contract: contract, no_trade], ids=["trade", "no trade"])
+def test_nothing_below_the_owners_own_noise_is_signed_paid_or_unpaid(
+    offered: Offered, made: Callable[[Contract], Contract]
+) -> None:
+    """Also where the owner raises its limits after it has agreed."""
+    path = Path(str(offered.node.config["owner-folder"])) / "private.json"
+    known, contract = json.loads(path.read_text()), made(offered.contract)
+    unpaid = contract.sigma + contract.saving
+    for limit, noise, word in (
+        ("floor", contract.sigma, "floor"), ("sigma_max", unpaid, "keeps more noise"),
+    ):  # fmt: skip
+        path.write_text(json.dumps(known | {limit: noise + 0.01}))
+        assert word in str(offered.offer(contract).error.reason)
+    path.write_text(json.dumps(known))
+    assert not offered.offer(contract).has_error()
 
 
 FORGED: dict[str, tuple[Callable[[Contract], Contract], str]] = {
@@ -359,6 +364,7 @@ def agent_and_quotes(
     invitation, sheet = asked.invitation, asked.batch
     own = OwnerFolder("0", folder)
     own.keep_private(NUMBERS)
+    own.keep_records(np.zeros((20, 4), np.float32), np.zeros(20, np.int64))
     return OwnerAgent(own, config), invitation, sheet
 
 
@@ -402,7 +408,7 @@ def test_a_cap_that_is_no_number_is_none(standing: Offered, tmp_path: Path, cap:
 
 def test_a_cap_of_the_owners_own_is_kept(offered: Offered) -> None:
     offered.node.config["rho-cap"] = offered.contract.rho_cap / 2
-    assert "other rho_cap" in str(offered.offer(offered.contract).error.reason)
+    assert "more privacy than the owner sells" in str(offered.offer(offered.contract).error.reason)
 
 
 def test_a_loss_without_bound_is_signed_only_where_the_owner_says_so(tmp_path: Path) -> None:
@@ -413,7 +419,7 @@ def test_a_loss_without_bound_is_signed_only_where_the_owner_says_so(tmp_path: P
     assert config.pop("allow-unbounded") is True  # of the scenario
     assert "named no rho-cap" in str(offered.offer(offered.contract).error.reason)
     config["rho-cap"] = 1e300
-    assert "other rho_cap" in str(offered.offer(offered.contract).error.reason)
+    assert "more privacy than the owner sells" in str(offered.offer(offered.contract).error.reason)
     del config["rho-cap"]
     config["allow-unbounded"] = True
     assert offered.contract.rho_per_round == np.inf

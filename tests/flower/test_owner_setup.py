@@ -87,3 +87,16 @@ def test_a_config_that_cannot_serve_is_refused(tmp_path: Path) -> None:
     folder.chmod(0o755)
     with pytest.raises(BadInput, match="chmod 700"):
         check_node(file)
+
+
+def test_a_table_is_kept_as_it_is(tmp_path: Path) -> None:
+    folder, records = tmp_path / "north", tmp_path / "north.csv"
+    records.write_text("age,outcome\n3,died\n4,died\n")
+    done = CliRunner().invoke(app, words(folder, records))
+    assert done.exit_code == 0, done.output
+    assert (folder / "records.csv").read_bytes() == records.read_bytes()
+    assert (folder / "records.csv").stat().st_mode & 0o777 == 0o600
+    assert OwnerFolder("north", folder).record_count() == 2
+    done = CliRunner().invoke(app, words(tmp_path / "south", tmp_path / "south.csv"))
+    assert isinstance(done.exception, BadInput)
+    assert not (tmp_path / "south").exists()

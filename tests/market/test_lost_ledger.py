@@ -69,6 +69,45 @@ def test_a_lost_ledger_is_not_begun_anew(made: Scenario, run: Path, left_with: s
     played(made, run)
 
 
+def test_a_settled_job_is_not_run_again_though_all_but_the_statements_is_gone(
+    made: Scenario, run: Path
+) -> None:
+    """Ledger, head, receipts, checkpoint and journal: owners would be charged once for both."""
+    gone = ["ledger.sqlite*", "owners/*/*-receipt.json", "owners/privacy.journal"]
+    gone += ["curator/head.json", "curator/receipts.jsonl", "curator/checkpoint.npz"]
+    for path in [found for pattern in gone for found in run.glob(pattern)]:
+        path.unlink()
+    with pytest.raises(LedgerLost, match="the statement of owner"):
+        played(made, run)
+    assert not (run / "owners" / "privacy.journal").exists()
+
+
+def verified(run: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit):
+        main(["ledger", "verify", str(run)])
+    out, err = capsys.readouterr()
+    return out + " ".join(err.split())
+
+
+def test_verifying_a_folder_holds_its_ledger_against_its_other_files(
+    made: Scenario, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another run's ledger is sound, and is not this one's; nor is this one's, cut off."""
+    job, ledger = job_name(run), (run / "ledger.sqlite").read_bytes()
+    assert f"folder: job {job[:12]}, 8 receipts and 2 contracts of owners" in verified(run, capsys)
+    other = tmp_path / "other"
+    played(made, other)
+    (run / "ledger.sqlite").write_bytes((other / "ledger.sqlite").read_bytes())
+    assert f"does not hold job {job[:12]} of this folder" in verified(run, capsys)
+    (run / "ledger.sqlite").write_bytes(ledger)
+    shutil.copy(next(other.glob("owners/*/contract.json")), next(run.glob("owners/*/")))
+    assert "does not hold the contract in" in verified(run, capsys)
+    rewrite(str(run / "ledger.sqlite"), cut_to_a_seal)
+    assert "head.json notes: it was cut off or replaced" in verified(run, capsys)
+    (run / "curator" / "head.json").unlink()
+    assert "receipts.jsonl notes: it was cut off or replaced" in verified(run, capsys)
+
+
 @pytest.mark.parametrize("left_with", ["curator", "owners"])
 def test_a_ledger_that_was_put_back_does_not_pay_again(
     made: Scenario, run: Path, left_with: str

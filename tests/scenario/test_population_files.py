@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.scenario.common import HEADER, complaint, setting
 
-from noisemarket.game.population import FIELDS, OPTIONAL, DataOwner
+from noisemarket.game.population import FIELDS, OPTIONAL
 from noisemarket.scenario import load_scenario
-from noisemarket.scenario.population_file import read_population
+from noisemarket.scenario.population_file import read_owners
 
 GOOD = [(0.5, 600.0, 1.0, 0.2), (4.0, 1.0, 20.0, 0.0)]
 
@@ -39,19 +39,19 @@ class TestPopulationFiles:
         ],
     )  # fmt: skip
     def test_are_read(self, name: str, content: str, names: list[str], tmp_path: Path) -> None:
-        population = read_population(self.write(tmp_path, name, content), owners=2)
-        assert [owner.name for owner in population] == names
+        owners = read_owners(self.write(tmp_path, name, content))
+        assert list(owners.names) == names
         needed = [field for field in FIELDS if field not in OPTIONAL]
-        assert list(zip(*(getattr(population, field) for field in needed), strict=True)) == GOOD
-        assert population.floor.tolist() == [0.0, 0.0]
+        assert list(owners.columns) == needed
+        assert list(zip(*(owners.columns[field] for field in needed), strict=True)) == GOOD
 
     @pytest.mark.parametrize("secrets", [True, False])
     def test_floors_are_read_if_there_are_any(self, secrets: bool, tmp_path: Path) -> None:
         file = self.write(tmp_path, "a.csv", f"{HEADER},floor\n1,1,1,0,0.25\n1,1,1,0,0\n")
-        floors = read_population(file, secrets=secrets).floor.tolist()
+        floors = read_owners(file, secrets=secrets).columns["floor"].tolist()
         assert floors == ([0.25, 0.0] if secrets else [0.0, 0.0])
         wrong = self.write(tmp_path, "b.csv", f"{HEADER},floor\n1,1,1,0,-1\n")
-        assert "floor of owner 0 is -1.0" in complaint(lambda: read_population(wrong))
+        assert "floor in line 2 is -1:" in complaint(lambda: read_owners(wrong))
 
     @pytest.mark.parametrize(
         ("name", "content"),
@@ -62,41 +62,69 @@ class TestPopulationFiles:
         ],
     )
     def test_are_read_without_secrets(self, name: str, content: str, tmp_path: Path) -> None:
-        (anna,) = read_population(self.write(tmp_path, name, content), secrets=False)
-        assert anna == DataOwner("anna", privacy_cost=0.0, data_size=600.0, beta=1.0, markup=0.0)
-        file = self.write(tmp_path, "d.csv", "privacy_cost,data_size,markup\n1,1,1\n")
-        assert "lacks beta" in complaint(lambda: read_population(file, secrets=False))
+        found = read_owners(self.write(tmp_path, name, content), secrets=False)
+        assert found.names == ("anna",)
+        values = {name: column.tolist() for name, column in found.columns.items()}
+        nothing = {"privacy_cost": [0.0], "markup": [0.0], "floor": [0.0]}
+        assert values == {"data_size": [600.0], "beta": [1.0], **nothing}
+
+    def test_what_is_missing_is_as_for_other_owners(self, tmp_path: Path) -> None:
+        file = self.write(tmp_path, "a.csv", "owner,beta\nanna,3\nbert,4\n")
+        given = setting(f"file={file}", "markup=0.5").environment().population
+        drawn = setting("owners=2").environment().population
+        assert given.beta.tolist() == [3.0, 4.0]
+        assert given.markup.tolist() == [0.5, 0.5]
+        assert given.privacy_cost.tolist() == drawn.privacy_cost.tolist()
+        assert given.data_size.tolist() == drawn.data_size.tolist()
+
+    def test_all_problems_are_named_at_once(self, tmp_path: Path) -> None:
+        rows = "a,x,1\nb,1\n\na,-1,0\n"
+        message = complaint(
+            lambda: read_owners(
+                self.write(tmp_path, "a.csv", f"owner,privacy_cost,beta,colour\n{rows}")
+            )
+        )
+        assert 'has unknown "colour"' in message
+        assert "line 2 must have" in message
+        assert "line 3 must have" in message
+        message = complaint(
+            lambda: read_owners(self.write(tmp_path, "b.csv", f"owner,privacy_cost,beta\n{rows}"))
+        )
+        assert "line 3 must have one value per column" in message
+        assert "owner a stands in line 2 and in line 5" in message
+        assert "privacy_cost in line 2 is x: give a finite number" in message
+        assert "privacy_cost in line 5 is -1:" in message
+        assert "beta in line 5 is 0:" in message
 
     @pytest.mark.parametrize(
         ("content", "told"),
         [
-            ("privacy_cost,data_size,beta\n1,1,1\n", "lacks markup: add it"),
-            (f"{HEADER}\nnan,1,1,0\n", "privacy_cost in row 1 of"),
-            (f"{HEADER}\n1,1,1,0\n1,1,inf,0\n", "beta in row 2 of"),
-            (f"{HEADER}\n1,many,1,0\n", "data_size in row 1 of"),
-            (f"{HEADER}\n1,,1,0\n", "data_size in row 1 of"),
-            (f"owner,{HEADER}\na,1,1,1,0\nb,1,1,1,0\na,1,1,1,0\n", "owner is a: name every owner"),
-            ("", "lacks privacy_cost"),
+            (f"{HEADER}\nnan,1,1,0\n", "privacy_cost in line 2 is nan"),
+            (f"{HEADER}\n1,1,1,0\n1,1,inf,0\n", "beta in line 3 is inf"),
+            (f"{HEADER}\n1,many,1,0\n", "data_size in line 2 is many"),
+            (f"{HEADER}\n1,,1,0\n", "data_size in line 2 is "),
+            (f"owner,{HEADER}\na,1,1,1,0\nb,1,1,1,0\na,1,1,1,0\n", "a stands in line 2 and in"),
+            ("", "names no column"),
             (f"{HEADER}\n", "give at least one owner"),
             (f"{HEADER}\n\n\n", "give at least one owner"),
             (f"{HEADER},colour\n1,1,1,0,red\n", 'has unknown "colour"'),
             (f"{HEADER},\n1,1,1,0,\n", 'has unknown ""'),
-            (f"{HEADER}\n1,1,1\n", "row 1 must have one value per column"),
-            (f"{HEADER}\n1,1,1,0\n1,1,1,0,5\n", "row 2 must have one value per column"),
+            (f"{HEADER}\n1,1,1\n", "line 2 must have one value per column"),
+            (f"{HEADER}\n1,1,1,0\n1,1,1,0,5\n", "line 3 must have one value per column"),
             (f"{HEADER.replace(',', ';')}\n1;1;1;0\n", "with commas"),
-            (f"{HEADER}\n-1,1,1,0\n", "privacy_cost of owner 0 is -1.0"),
-            (f"{HEADER}\n1,0,1,0\n", "data_size of owner 0 is 0.0"),
-            (f"{HEADER}\n1,1,0,0\n", "beta of owner 0 is 0.0"),
-            (f"{HEADER}\n1,1,1,-1\n", "markup of owner 0 is -1.0"),
-            (f"owner,{HEADER}\na\x1b[31m,1,1,1,0\n", "owner is a\\x1b[31m: name every owner"),
-            (f"owner,{HEADER}\n{'n' * 201},1,1,1,0\n", "at most 200 characters"),
+            (f"{HEADER}\n-1,1,1,0\n", "privacy_cost in line 2 is -1"),
+            (f"{HEADER}\n1,0,1,0\n", "data_size in line 2 is 0"),
+            (f"{HEADER}\n1,1,0,0\n", "beta in line 2 is 0"),
+            (f"{HEADER}\n1,1,1,-1\n", "markup in line 2 is -1"),
+            (f"owner,{HEADER}\na\x1b[31m,1,1,1,0\n", "owner a\\x1b[31m in line 2: name it"),
+            (f"owner,{HEADER}\n{'n' * 201},1,1,1,0\n", "more than 200 characters"),
             (b"\xff\xfe\x00privacy", "not a UTF-8 text file"),
             (f"{HEADER},beta\n1,1,1,0,7\n", "beta"),
         ],
     )  # fmt: skip
     def test_csv_that_cannot_be_used(self, content: str | bytes, told: str, tmp_path: Path) -> None:
         file = self.write(tmp_path, "owners.csv", content)
-        assert told in complaint(lambda: read_population(file))
+        assert told in complaint(lambda: read_owners(file))
 
     @pytest.mark.parametrize(
         ("content", "told"),
@@ -107,9 +135,9 @@ class TestPopulationFiles:
             ("owner = []\n", "give at least one owner"),
             (f"owner = {'[' * 500}{']' * 500}\n", "nested more than 20 deep"),
             ("owner = [1, 2]\n", "[[owner]]"),
-            ("[[owner]]\nprivacy_cost = 1\n", "owner 1 lacks data_size"),
+            ("[[owner]]\nbeta = 1\n[[owner]]\nmarkup = 1\n", "owner 2 lacks beta, which"),
             ("[[owner]]\nprivacy_cost = 1\ndata_size = 1\nbeta = nan\nmarkup = 0\n",
-             "beta in row 1 of"),
+             "beta in owner 1 is nan"),
             ("[[owner]]\nprivacy_cost = 1\ndata_size = 1\nbeta = 'x'\nmarkup = 0\n", "is x: give"),
             ("[[owner]]\nprivacy_cost = 1\ndata_size = 1\nbeta = true\nmarkup = 0\n", "is True:"),
             ("[[owner]]\nprivacy_cost = 1\ndata_size = 1\nbeta = [1]\nmarkup = 0\n", "is [1]:"),
@@ -120,24 +148,29 @@ class TestPopulationFiles:
     )  # fmt: skip
     def test_toml_that_cannot_be_used(self, content: str, told: str, tmp_path: Path) -> None:
         file = self.write(tmp_path, "owners.toml", content)
-        assert told in complaint(lambda: read_population(file))
+        assert told in complaint(lambda: read_owners(file))
 
     def test_a_missing_file(self, tmp_path: Path) -> None:
-        message = complaint(lambda: read_population(str(tmp_path / "none.csv")))
+        message = complaint(lambda: read_owners(str(tmp_path / "none.csv")))
         assert message.startswith("population.file ")
         assert "No such file" in message
 
     def test_a_folder(self, tmp_path: Path) -> None:
-        assert "cannot be read" in complaint(lambda: read_population(str(tmp_path)))
+        assert "cannot be read" in complaint(lambda: read_owners(str(tmp_path)))
 
-    @pytest.mark.parametrize("read", [read_population, load_scenario])
+    @pytest.mark.parametrize("read", [read_owners, load_scenario])
     def test_a_name_no_file_can_have(self, read: Callable[[str], object]) -> None:
         complaint(lambda: read("a\0b.toml"))
 
     def test_a_repeated_name_is_told_in_a_large_file_too(self, tmp_path: Path) -> None:
         rows = [f"o{i % 11_000},1,1,1,0" for i in range(11_001)]
         file = self.write(tmp_path, "owners.csv", "\n".join([f"owner,{HEADER}", *rows]))
-        assert complaint(lambda: read_population(file)).startswith("owner is o0: ")
+        assert (
+            complaint(lambda: read_owners(file)).count(
+                "owner o0 stands in line 2 and in line 11002"
+            )
+            == 1
+        )
 
 
 class TestPopulationFilesInScenarios:
@@ -186,8 +219,8 @@ class TestPopulationFilesInScenarios:
         assert "has 2 owners" in message
 
     def test_a_bad_file_is_told_when_the_scenario_is_loaded(self, folder: Path) -> None:
-        (folder / "people" / "owners.csv").write_text("privacy_cost\n1\n")
-        assert "lacks data_size" in complaint(lambda: load_scenario(folder / "job.toml"))
+        (folder / "people" / "owners.csv").write_text("colour\n1\n")
+        assert "names no column" in complaint(lambda: load_scenario(folder / "job.toml"))
 
     def test_changes_call_its_owners_by_name(self, folder: Path) -> None:
         with (folder / "job.toml").open("a") as file:

@@ -29,9 +29,9 @@ from noisemarket.cli import main
 from noisemarket.errors import NoisemarketError
 from noisemarket.game.surface import SURFACES
 from noisemarket.scenario import Scenario, dump_scenario, load_scenario
-from noisemarket.scenario.surface_file import read_surface
+from noisemarket.scenario.surface_file import fingerprint, read_surface
 from noisemarket.study import trainings
-from noisemarket.study.calibrate import Grid, Point, fingerprint, points_of, simulated, tasks_of
+from noisemarket.study.calibrate import Grid, Point, points_of, simulated, tasks_of
 from noisemarket.study.trainings import (
     Orders,
     TrainingFile,

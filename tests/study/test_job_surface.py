@@ -10,8 +10,7 @@ from tests.tiny_images import write_images
 
 from noisemarket.federated.data_files import load_data
 from noisemarket.scenario import Scenario
-from noisemarket.scenario.surface_file import find_surface
-from noisemarket.study.calibrate import fingerprint
+from noisemarket.scenario.surface_file import find_surface, fingerprint
 from noisemarket.study.job_surface import stand_in, with_surface
 
 pytestmark = pytest.mark.training
@@ -83,3 +82,10 @@ class TestWithSurface:
         assert not train & {image.tobytes() for image in stands.test_images}
         assert len(stands.train_labels) == 400
         assert np.array_equal(stand_in(data, 400).train_labels, stands.train_labels)
+
+    def test_tables_are_stood_in_for_by_simulated_owners(self) -> None:
+        hospitals = load_data(str(Path(__file__).parents[2] / "examples" / "hospitals"))
+        stands = stand_in(hospitals, 455)
+        assert stands.holders is None
+        assert stands.features is hospitals.features
+        assert len(stands.train_inputs()) == 455

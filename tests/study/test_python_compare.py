@@ -53,6 +53,7 @@ def scenario(tmp_path_factory: pytest.TempPathFactory) -> Scenario:
 
 
 class TestGame:
+    @pytest.mark.compiled
     def test_ones_own_stand_among_names(self, scenario: Scenario) -> None:
         rows = nm.compare(
             scenario, mechanisms=["equilibrium", Gifts(), Lowest], seeds=[3, 8],
@@ -95,6 +96,7 @@ class TestGame:
             seeds = range(given.seed, given.seed + 10)
             assert [(r.seed, r.budget) for r in rows] == [(s, b) for s in seeds for b in budgets]
 
+    @pytest.mark.compiled
     def test_stopping_it_is_an_interruption(self, scenario: Scenario) -> None:
         with pytest.raises(Interrupted):
             nm.compare(scenario, mechanisms=["dypp"], seeds=1, train=False, stop=lambda: True)

@@ -33,7 +33,11 @@ def main(arguments: list[str] | None = None) -> None:
         said = getattr(problem, "format_message", problem.__str__)()
         # Typer and click may both add a hint; and where help was shown there is nothing to add.
         said = re.sub(r"( Did you mean [^?]*\?)\1", r"\1", said)
-        code = _failed(2, said) if said else 2
+        code = 2
+        if said.startswith("Usage: "):
+            print(said)
+        elif said:
+            _failed(code, said)
     except (typer.Abort, KeyboardInterrupt):
         code = _failed(130, "Interrupted.")
     except typer.Exit as done:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from noisemarket.cli import flower, ledger
+from noisemarket.cli import data, flower, ledger, owner
 from noisemarket.cli.audit import audit
 from noisemarket.cli.calibrate import calibrate
 from noisemarket.cli.compare import compare
@@ -25,7 +25,7 @@ HELP = {"help_option_names": ["-h", "--help"]}
 
 EXAMPLES: dict[Callable[..., object], list[str]] = {
     run: ["run", "run mine.toml --set owners=20 --seed 7 --out runs/mine",
-          "run --resume runs/mine"],
+          "run --owners-folder consortium", "run --resume runs/mine"],
     dashboard: ["dashboard runs --port 8080"],
     negotiate: ["negotiate --preset paper --mechanism dypp --contracts contracts.csv"],
     compare: ["compare --mechanisms clock,dypp,pain_fl,uniform --set owners=50"],
@@ -34,13 +34,19 @@ EXAMPLES: dict[Callable[..., object], list[str]] = {
     train: ["train --contracts contracts.csv --set rounds=10", "train --sigma 0.3"],
     calibrate: ["calibrate --sigmas 0,0.3,0.6 --seeds 3 --name mine"],
     audit: ["audit --set protection=sharded"],
-    privacy: ["privacy --sigma 0.3", "privacy --epsilon 2 --set protection=clipped"],
+    privacy: ["privacy --sigma 0.3", "privacy --epsilon 2 --set protection=clipped",
+              "privacy --rho 0.1 --rho 0.25"],
     scenario: ["scenario --preset paper > mine.toml", "scenario --explain"],
 }  # fmt: skip
 GROUPS: dict[str, tuple[str, list[Callable[..., object]]]] = {
     "ledger": (
         "Read a ledger: what was agreed, delivered and paid, and whether it can be trusted.",
         [ledger.ls, ledger.show, ledger.verify, ledger.export, ledger.statement],
+    ),
+    "owner": ("Read an owner's folder: what its records have cost.", [owner.account]),
+    "data": (
+        "Describe records, and check owners' tables against a description.",
+        [data.describe, data.check],
     ),
     "flower": (
         "Run the market over Flower: simulated on this machine, or between hosts.",
@@ -50,7 +56,8 @@ GROUPS: dict[str, tuple[str, list[Callable[..., object]]]] = {
 
 
 class Command(TyperCommand):
-    """A command that explains its arguments: typer before 0.21 loses their help on click 8.5."""
+    """A command that explains its arguments, once and in plain text: typer before 0.21 loses their
+    help on click 8.5, then both list them, and brackets are escaped for rich."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -59,6 +66,13 @@ class Command(TyperCommand):
         for one in self.params:
             if one.param_type_name == "argument":
                 one.help = hints[one.name].__metadata__[0].help
+        self.short_help = (self.help or "").partition("\n\n")[0]  # whole; else click cuts it
+
+    def get_help(self, ctx: Any) -> str:
+        return super().get_help(ctx).replace("\\[", "[")
+
+    def format_arguments(self, ctx: Any, formatter: Any) -> None:
+        """Nothing: ``format_options`` of typer lists them."""
 
 
 def _examples(*words: str) -> str:
@@ -71,6 +85,7 @@ app = typer.Typer(
     "differential-privacy noise to the curator, by contract.",
     epilog=_examples("run", "run --set owners=20 --out runs/mine", "run --help"),
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # boxes around the help would double the time that it takes
     context_settings=HELP,
 )
 
@@ -95,4 +110,4 @@ for name, (meaning, commands) in GROUPS.items():
     group = typer.Typer(help=meaning, context_settings=HELP, no_args_is_help=True)
     for command in commands:
         group.command(cls=Command)(command)
-    app.add_typer(group, name=name)
+    app.add_typer(group, name=name, short_help=meaning)

@@ -66,6 +66,7 @@ def calibrate(
     """Measure accuracy over noise and non-IID data by training, and fit a loss surface."""
     from noisemarket.market.run_folder import RunFolder
     from noisemarket.scenario import load_scenario
+    from noisemarket.scenario.surface_file import fingerprint
     from noisemarket.show.calibration_report import calibration_table, draw_calibration
     from noisemarket.study import calibrate as study
     from noisemarket.study.fit import Calibration
@@ -86,7 +87,7 @@ def calibrate(
         allowed = ("--sigmas", "--betas", "--mixed", "--seeds", "--name", "--workers")
         path = resumed(context, resume, "a calibration", ("scenario.toml", PLAN), *allowed)
         scenario, before = load_scenario(path / "scenario.toml"), _saved_plan(path)
-        if study.fingerprint(scenario, before.data) != before.fingerprint:
+        if fingerprint(scenario, before.data) != before.fingerprint:
             remedy = "has a scenario.toml that changed after its first points: start a new folder."
             raise BadInput("--resume", resume, remedy)
         plan = _plan(before, given, name)

@@ -56,6 +56,7 @@ def dashboard(
     config = uvicorn.Config(
         web_app(store, token=secret, most_runs=most_runs), log_level="warning",
         access_log=False, server_header=False, timeout_graceful_shutdown=2,
+        http=serving.CarefulProtocol, ws="none",
     )  # fmt: skip
     opened = show and serving.has_screen()
     with listening, serving.opening(address, store.private()) if opened else nullcontext():

@@ -71,7 +71,7 @@ def key(
 def owner(
     folder: Annotated[str, Argument(metavar="FOLDER", help="The owner's new folder.")],
     name: Annotated[str, Option(help="The owner's name, as in the curator's scenario.")],
-    records: Annotated[str, Option(help="An .npz file with images and labels.")],
+    records: Annotated[str, Option(help="CSV, Parquet or .npz file of records.")],
     privacy_cost: Annotated[float, Option(help="What privacy costs the owner.", min=0.0)],
     rho_cap: Annotated[float, Option(help="Most zCDP that it sells in one job.", min=0.0)],
     curator_key: Annotated[str, Option(help="The only curator to accept: its public key.")],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -67,12 +68,16 @@ def verify(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check every hash, signature, state and payment; name the first wrong entry."""
+    """Check every hash, signature, state and payment; name the first wrong entry.
+
+    Of a run folder, also that its head, receipts and contracts are on this ledger.
+    """
     from noisemarket.errors import LedgerBroken
     from noisemarket.ledger import verification
     from noisemarket.ledger.money import format_micro
     from noisemarket.ledger.receipts import load_receipt
     from noisemarket.ledger.store import reading
+    from noisemarket.market.folder_check import check_folder
 
     if head is not None and receipt is not None:
         raise BadInput("--head", head, "give a head or a receipt: a receipt holds a head.")
@@ -89,6 +94,7 @@ def verify(
                 found = verification.verify(ledger, head, watch, curator_keys=keys)
             else:
                 found = verification.verify_receipt(ledger, held, watch, curator_keys=keys)
+            agrees = check_folder(ledger, Path(where))
         except LedgerBroken as problem:
             if not as_json:
                 raise
@@ -101,6 +107,8 @@ def verify(
     ]
     if held is not None:
         said.append(f"The receipt holds: entry {held.noted.count} is what {held.owner} was shown.")
+    if agrees:
+        said.append(f"It agrees with this folder: {agrees}.")
     said.append(f"Head to note elsewhere: {found.head}")
     said += [f"Curator's key to note elsewhere: {key}" for key in found.curator_keys]
     common.show(as_json, {"sound": True, **_money(vars(found)), "head": str(found.head)}, *said)
@@ -136,7 +144,11 @@ def statement(
     """Show what an owner sold, what it cost in privacy, and what it was paid."""
     from noisemarket.ledger import queries
     from noisemarket.ledger.store import reading
-    from noisemarket.show.ledger_report import contract_statement, statement_shown
+    from noisemarket.show.ledger_report import (
+        contract_statement,
+        statement_shown,
+        statement_totals,
+    )
 
     with reading(where) as ledger:
         ids = [each.id for each in queries.documents(ledger) if each.owner == owner]
@@ -147,6 +159,7 @@ def statement(
         "owner": owner,
         "contracts": [contract_statement(account) for account in accounts],
         "paid_micro": sum(account.paid or 0 for account in accounts),
+        "totals": statement_totals(accounts),
     }
     common.show(as_json, document, *statement_shown(document))
 

@@ -46,6 +46,7 @@ def negotiate(
     contracts: Annotated[
         str | None, Option(metavar="FILE", help="Also write the contracts to this CSV file.")
     ] = None,
+    figures: Annotated[bool, Option("--figures", help="Also draw what was agreed.")] = False,
     out: opt.Out = None,
     overwrite: opt.Overwrite = False,
     workers: opt.Workers = None,
@@ -75,7 +76,7 @@ def negotiate(
         agreement = _play(chosen, scenario, environment, folder, workers)
         result = Negotiation(scenario, environment, agreement)
         done = [int(i) for i in agreement.done.nonzero()[0]]
-        figures = write_run(folder, result) if done else []
+        drawn = write_run(folder, result, figures=figures) if done else []
         if contracts is not None:
             write_atomic(Path(contracts), result.contracts_csv())
         folder.remove(PARTIAL)
@@ -86,8 +87,11 @@ def negotiate(
             f"stopped after {len(done)} of {len(environment)} owners; their contracts are in "
             f"{folder.path} (status: incomplete)."
         )
+    if as_json:
+        show(as_json, result.summary())
+        return
     said = [] if agreement.contracts.saving.any() else [result.why_nothing()]
-    show(as_json, result.summary(), summary_table(result), *said, *paths(folder, figures))
+    show(as_json, None, summary_table(result), *said, *paths(folder, drawn))
 
 
 def _play(

@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.features import FeatureMap, features_for
+
+if TYPE_CHECKING:
+    from noisemarket.federated.columns import Description
 
 Images: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]
 Labels: TypeAlias = NDArray[np.int64]
@@ -27,7 +30,8 @@ class Dataset:
     and deviation by which inputs are standardised: public constants, because statistics of the
     owners' own data would be a release that no account counts. ``channel`` gives pictures an axis
     for their one channel. ``features`` is what a model gets instead of every item's values
-    (``with_features``).
+    (``with_features``). Where ``owners`` are named, ``holders`` numbers the owner of each training
+    record, and nothing deals them out anew. ``remarks`` are what a reader of results should know.
 
     Example:
         >>> import numpy as np
@@ -46,17 +50,37 @@ class Dataset:
     scaling: tuple[float, float] = (0.0, 1.0)
     channel: bool = True
     features: FeatureMap | None = None
+    owners: tuple[str, ...] = ()
+    holders: NDArray[np.int64] | None = None
+    remarks: tuple[str, ...] = ()
 
     @property
     def image_shape(self) -> tuple[int, ...]:
         return self.train_images.shape[1:]
 
+    @property
+    def description(self) -> Description | None:
+        """What both sides agree that a record is, where records come from tables."""
+        return getattr(self.features, "description", None)
+
+    @property
+    def records_of(self) -> dict[str, int]:
+        """How many training records each named owner has; empty where owners are not named."""
+        if self.holders is None:
+            return {}
+        counts = np.bincount(self.holders, minlength=len(self.owners))
+        return dict(zip(self.owners, counts.tolist(), strict=True))
+
     @cached_property
     def sha256(self) -> str:
         """Of all images and labels and of how they are made ready; not of where they were found."""
+        parts: tuple[NDArray[Any], ...]
         parts = self.train_images, self.train_labels, self.test_images, self.test_labels
         how = (self.scaling, self.channel) if self.features is None else self.features.label
         digest = hashlib.sha256(repr(how).encode())
+        if self.holders is not None:
+            digest.update(repr(self.owners).encode())
+            parts = (*parts, self.holders)
         for part in parts:
             digest.update(repr((part.dtype.str, part.shape)).encode())
             digest.update(part.data)

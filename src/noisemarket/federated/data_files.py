@@ -15,6 +15,7 @@ import math
 import struct
 import tokenize
 import zlib
+from dataclasses import replace
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -25,6 +26,9 @@ from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.data import Dataset
+from noisemarket.federated.fars import load_fars
+from noisemarket.federated.owner_tables import is_tables, load_tables
+from noisemarket.federated.table_files import check_owner_name
 
 PARTS = {
     "train_images": ("train-images", 3),
@@ -33,6 +37,13 @@ PARTS = {
     "test_labels": ("t10k-labels", 1),
 }
 """Each part of a dataset: how its file's name begins, and its number of dimensions."""
+
+MNIST, FARS = "mnist", "fars"
+PUBLIC = ("", MNIST, FARS)
+"""Names of data that needs no path; none is MNIST. It is public: no owner's secret is in it."""
+
+OWNERS = "owners.npy"
+"""The file beside others that names the owner of each training record."""
 
 FEATURE_FILES = ("train-features.npy", "train-labels.npy", "test-features.npy", "test-labels.npy")
 """The files of a folder of features."""
@@ -68,26 +79,43 @@ _CHUNK = 1 << 20
 
 
 def load_data(folder: str | None = None) -> Dataset:
-    """The data of a folder: features in ``.npy`` files, or images in idx files; without one, MNIST.
+    """The data that a name or a path stands for; without one, MNIST.
 
-    The folder has ``train-features.npy``, ``train-labels.npy``, ``test-features.npy`` and
+    ``"mnist"`` and ``"fars"`` are names. A folder with ``columns.toml``, or a CSV or Parquet file
+    beside one, has the records of named owners (``noisemarket.federated.owner_tables``). Else a
+    folder has ``train-features.npy``, ``train-labels.npy``, ``test-features.npy`` and
     ``test-labels.npy`` (see ``Dataset.of_features``), or data in MNIST's layout (Fashion-MNIST,
-    KMNIST, ...), plain or ``.gz``. The last dataset is cached.
+    KMNIST, ...), plain or ``.gz``; ``owners.npy`` beside them names each training record's owner,
+    else records are dealt out. The last dataset is cached.
 
     Example:
         >>> len(load_data().train_labels)
         60000
     """
-    if folder is None:
+    if folder is None or folder == MNIST:
         return _from_wheel()
+    if folder == FARS:
+        return load_fars()
     here = Path(folder)
+    if here.exists() and is_tables(here):
+        return load_tables(here)
     if not here.is_dir():
         reason = "is not a folder" if here.exists() else "does not exist"
-        remedy = f"{reason}: name a folder of idx files, or of features in .npy files."
+        remedy = f"{reason}: name a folder of records, or a CSV or Parquet file."
         raise BadInput("data", folder, remedy)
     if any((here / name).exists() for name in FEATURE_FILES):
-        return _features_in(here)
-    return _images_in(here)
+        data = _features_in(here)
+    else:
+        data = _images_in(here)
+    owners = here / OWNERS
+    return _owned(data, owners, _stamp(owners)) if owners.exists() else data
+
+
+def named_records(data: str) -> dict[str, int]:
+    """How many training records each owner has by name; empty where records are dealt out."""
+    here = Path(data)
+    named = data == FARS or (data not in ("", MNIST) and here.exists() and is_tables(here))
+    return load_data(data).records_of if named or (here / OWNERS).exists() else {}
 
 
 def _features_in(folder: Path) -> Dataset:
@@ -104,6 +132,20 @@ def _read_features(paths: tuple[Path, ...], _stamps: tuple[tuple[int, ...], ...]
     folder = paths[0].parent
     arrays = [read_npy(path) for path in paths]
     return Dataset.of_features(*arrays, name=folder.resolve().name, source=str(folder))
+
+
+@lru_cache(maxsize=1)
+def _owned(data: Dataset, path: Path, _stamp: tuple[int, ...]) -> Dataset:
+    """The data with the owners that a file names, one for each training record."""
+    given, records = read_npy(path), len(data.train_labels)
+    if given.shape != (records,) or given.dtype.kind not in "iuU":
+        shown = f"{given.dtype} values of shape {given.shape}"
+        remedy = f"give a name or a number for each of the {records:,} training records."
+        raise BadInput(str(path), shown, remedy)
+    names, holders = np.unique(given.astype(str), return_inverse=True)
+    for name in names.tolist():
+        check_owner_name(name, path)
+    return replace(data, owners=tuple(names.tolist()), holders=holders.astype(np.int64))
 
 
 def _images_in(folder: Path) -> Dataset:

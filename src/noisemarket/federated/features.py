@@ -23,7 +23,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,10 +110,23 @@ class Edges:
         return features
 
 
-FeatureMap: TypeAlias = UnitVectors | Edges
-"""Turns records into features, each on its own, with the same bits alone and in any batch.
+class FeatureMap(Protocol):
+    """Turns records into features, each on its own, with the same bits alone and in any batch.
 
-A change of what ``extract`` gives, be it in the last bit, needs another ``label``."""
+    A change of what ``extract`` gives, be it in the last bit, needs another ``label``.
+    """
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    def check(self, records: NDArray[Any]) -> None:
+        """Refuse records that it has no features of."""
+
+    def extract(self, records: NDArray[Any]) -> Floats:
+        """The features of records."""
 
 
 def features_for(records: NDArray[Any]) -> FeatureMap:

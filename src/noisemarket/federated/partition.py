@@ -15,6 +15,7 @@ held exactly once. So:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -100,6 +101,28 @@ def dirichlet_partition(
     target = np.zeros((owners, int(present[-1]) + 1))
     target[:, present] = softmax(logs, axis=1)
     return Partition(tuple(np.split(dealt, np.cumsum(sizes)[:-1])), target)
+
+
+def own_partition(holders: ArrayLike, labels: ArrayLike, order: Sequence[int]) -> Partition:
+    """Each owner's own records: ``holders`` numbers the owner of every record.
+
+    ``order`` lists these numbers as the owners shall stand; each must have a record.
+    """
+    numbers: IntArray = np.asarray(holders, np.int64)
+    known: IntArray = np.asarray(labels, np.int64)
+    sizes = np.bincount(numbers, minlength=len(order))
+    by_holder = np.split(np.argsort(numbers, kind="stable"), np.cumsum(sizes)[:-1])
+    indices = tuple(by_holder[number].astype(np.int64, copy=False) for number in order)
+    counts = [np.bincount(known[own], minlength=int(known.max()) + 1) for own in indices]
+    return Partition(indices, np.array([count / count.sum() for count in counts]))
+
+
+def absent_partition(data_size: ArrayLike, classes: int) -> Partition:
+    """The sizes of owners whose records are elsewhere, with numbers for their records."""
+    sizes = np.asarray(data_size, np.int64)
+    numbers = np.arange(int(sizes.sum()))
+    indices = tuple(np.split(numbers, np.cumsum(sizes)[:-1]))
+    return Partition(indices, np.full((len(sizes), classes), 1.0 / classes))
 
 
 def owner_sizes(images: int, shares: FloatArray, minimum: int) -> IntArray:

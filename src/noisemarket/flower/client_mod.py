@@ -24,7 +24,6 @@ from noisemarket.owner.owner_messages import Train, round_of
 from noisemarket.owner.round import released
 from noisemarket.owner.terms import budget_of, protection_of
 from noisemarket.privacy.noise import NoiseSource, round_noise
-from noisemarket.privacy.statement import PrivacyBudget
 
 Call = Callable[[Message, Context], Message]
 Mod = Callable[[Message, Context, Call], Message]
@@ -59,7 +58,7 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
             given = message.content.get(arrays)
             if not isinstance(given, ArrayRecord) or not given:
                 raise Declined("the message has no model")
-            start = numbers(given)
+            start, size = numbers(given), int(plan["model"]["parameters"])
 
             def train(noise: NoiseSource) -> Arrays:
                 reply = call_next(message, context)
@@ -71,15 +70,15 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
                     raise BadInput("reply", arrays, remedy)
                 trained = numbers(sent)
                 model = _in_own_kinds(start, trained)
+                if model.size != size:
+                    raise Declined("the model is not the contracted one")
                 before = model.vector(start)
                 update = model.vector(trained) - before
                 own = round_noise(noise, plan["index"], task.round_number)
                 return model.arrays(before + protection.protect(update, contract.sigma, own))
 
-            def budget(release: Arrays) -> PrivacyBudget:
-                return budget_of(contract, FloatVector(release, "release").size, records=1)
-
             number = task.round_number
+            budget = budget_of(contract, size, 1, folder.neighbours())
             release = released(folder, contract, plan, number, start, train, budget)
             counted = MetricRecord({"num-examples": 1})
             content = RecordDict({arrays: record_of(release), metrics: counted})

@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from noisemarket.errors import BadInput
+from noisemarket.federated.table_files import SUFFIXES
 from noisemarket.files import load_arrays, private_folder, unusable, write_atomic
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder
@@ -72,16 +73,24 @@ def set_up_owner(
 ) -> None:
     """Write an owner's records, preferences, node config and the key of its SuperNode.
 
-    ``config`` has the keys of ``node.toml`` without ``owner-folder``. ``records`` is an .npz file
-    with ``images`` (ready for the model) and ``labels``. The key is one that Flower takes for node
-    authentication: the curator registers its public half under the owner's name.
+    ``config`` has the keys of ``node.toml`` without ``owner-folder``. ``records`` is a CSV or
+    Parquet file, to be read by the description in a contract, or an .npz file with ``images``
+    (ready for the model) and ``labels``. The key is one that Flower takes for node authentication:
+    the curator registers its public half under the owner's name.
     """
     if folder.exists():
         raise BadInput("FOLDER", str(folder), "exists already: name a new folder.")
-    images, labels = _read_records(records)
+    own, table = OwnerFolder(str(config["owner"]), folder), records.suffix.lower() in SUFFIXES
+    if table and not records.is_file():
+        raise BadInput("records", str(records), "does not exist: name a file of records.")
+    arrays = None if table else _read_records(records)
     try:
-        OwnerFolder(str(config["owner"]), private_folder(folder)).keep_records(images, labels)
-        OwnerFolder(str(config["owner"]), folder).keep_private(preferences)
+        private_folder(folder)
+        if arrays is None:
+            own.keep_table(records)
+        else:
+            own.keep_records(*arrays)
+        own.keep_private(preferences)
         document = {**config, "owner-folder": str(folder.resolve())}
         write_atomic(folder / NODE_CONFIG, tomli_w.dumps(document), private=True)
         write_node_key(folder / NODE_KEY)
@@ -126,7 +135,7 @@ def check_node(path: Path) -> list[str]:
     try:
         owners = owners_of(config)
         for one in owners.values():
-            OwnerAgent(OwnerFolder.of(one), one).rho_cap()
+            OwnerAgent(OwnerFolder.of(one), one).limits()
     except Declined as problem:
         raise BadInput("NODE_CONFIG", str(path), f"{problem}.") from None
     return list(owners)

@@ -68,12 +68,8 @@ class Population:
         given = nothing | dict(columns)
         arrays = {name: np.ascontiguousarray(given[name], dtype=float) for name in FIELDS}
         for name, values in arrays.items():
-            (low, inclusive), high = _LOWEST[name], _HIGHEST.get(name, _HIGHEST_ELSE)
-            bad = ~(values <= high) | ((values < low) if inclusive else (values <= low))
-            if bad.any():
-                first, least = int(np.argmax(bad)), "of at least" if inclusive else "above"
-                remedy = f"give a finite number {least} {low:g} and at most {high:g}."
-                raise BadInput(f"{name} of owner {names[first]}", float(values[first]), remedy)
+            for at, remedy in bad_values(name, values):
+                raise BadInput(f"{name} of owner {names[at]}", float(values[at]), f"{remedy}.")
         return cls(names=names, key=_keys(names), **arrays)
 
     @classmethod
@@ -89,6 +85,15 @@ class Population:
             columns[name] = distributions[name].quantile(uniform)
         columns["data_size"] = np.maximum(np.round(columns["data_size"]), 1.0)
         return cls.of(range(owners), columns)
+
+
+def bad_values(name: str, values: FloatArray) -> Iterator[tuple[int, str]]:
+    """The places of values that a field cannot have, each with a remedy."""
+    (low, inclusive), high = _LOWEST[name], _HIGHEST.get(name, _HIGHEST_ELSE)
+    bad = ~(values <= high) | ((values < low) if inclusive else (values <= low))
+    least = "of at least" if inclusive else "above"
+    for at in np.flatnonzero(bad).tolist():
+        yield at, f"give a finite number {least} {low:g} and at most {high:g}"
 
 
 def _keys(names: Sequence[str] | range) -> KeyArray:

@@ -151,6 +151,9 @@ class Contract(Document):
     """The largest share of one owner in the mean of a round."""
     count_cap: Number | None = None
     """An owner's records count up to so many times the median of all owners."""
+    description: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    """SHA-256 of the public description by which a record becomes features. A contract on records
+    that need none does not have the field."""
     version: Annotated[int, AfterValidator(_version)] = VERSION
 
     @model_validator(mode="after")
@@ -158,6 +161,19 @@ class Contract(Document):
         if not moment("expires_at", self.expires_at) > moment("offered_at", self.offered_at):
             raise BadInput("expires_at", self.expires_at, "give a time after offered_at.")
         return self
+
+    def to_dict(self) -> dict[str, Any]:
+        values = super().to_dict()
+        if self.description is None:
+            del values["description"]
+        return values
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Self:
+        if isinstance(values, dict) and values.get("description", "") is None:
+            raise BadInput("contract", "description", "leave it out where it says nothing.")
+        known = {"description": None, **values} if isinstance(values, dict) else values
+        return super().from_dict(known)
 
     @property
     def protection_settings(self) -> dict[str, Any]:

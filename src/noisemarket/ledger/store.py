@@ -52,7 +52,7 @@ def open_ledger(
             with open_ledger("runs/first", create=False) as ledger:
                 print(verify(ledger).head)
     """
-    if note is not None and (head := _noted(note)) is not None:
+    if note is not None and (head := noted_head(note)) is not None:
         noted_by = f"the curator ({note})"
         try:
             # before a new ledger is made in its place
@@ -218,7 +218,7 @@ def _elsewhere(manifest: Path) -> str:
         raise BadInput("ledger", str(manifest), "cannot be read: name the ledger itself.") from None
 
 
-def _noted(note: Path) -> Head | None:
+def noted_head(note: Path) -> Head | None:
     """The head that a file has; None if there is no file yet."""
     try:
         return Head.parse(json.loads(note.read_text(encoding="utf-8"))["head"])

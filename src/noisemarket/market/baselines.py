@@ -19,6 +19,7 @@ import numpy as np
 
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.aggregation import effective_noise
+from noisemarket.federated.data_files import PUBLIC
 from noisemarket.federated.rounds import Checkpoint, RoundResult
 from noisemarket.files import private_folder
 from noisemarket.game.environment import Environment
@@ -48,7 +49,7 @@ BASELINES = "baselines/rounds.jsonl"
 def harmless(scenario: Scenario) -> bool:
     """Whether training without noise tells nothing: the data is public, or the noise is simulated
     and hides nothing anyway."""
-    return not scenario.training.data or scenario.privacy.noise == "simulated"
+    return scenario.training.data in PUBLIC or scenario.privacy.noise == "simulated"
 
 
 @dataclass(frozen=True)

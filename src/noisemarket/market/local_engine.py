@@ -66,6 +66,9 @@ class OwnerWork:
     @classmethod
     def of(cls, job: Job) -> tuple[OwnerWork, dict[str, NDArray[Any]]]:
         """The work of a job, and its arrays: an owner's records lie together."""
+        if not len(job.data.train_labels):
+            remedy = "has no owner's records: put a file per owner there, or run over Flower."
+            raise BadInput("data", job.data.source, remedy)
         held = {id(own): own for own in job.partition.indices}
         ends = np.cumsum([len(own) for own in held.values()]).tolist()
         ranges = zip(held.items(), ends, strict=True)

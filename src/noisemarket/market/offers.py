@@ -21,6 +21,7 @@ from typing import Any
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.aggregation import COUNT_CAP
+from noisemarket.federated.columns import Description
 from noisemarket.federated.protections import Clipped
 from noisemarket.federated.rounds import RoundResult, State
 from noisemarket.files import JsonLines, read_json_lines
@@ -69,7 +70,9 @@ class Curator:
         return Receipt.of(self._key, contract, stage, head, paid)
 
 
-def work_of(scenario: Scenario, owners: int) -> dict[str, Any]:
+def work_of(
+    scenario: Scenario, owners: int, description: Description | None = None
+) -> dict[str, Any]:
     """What the contracts of a scenario's job say beyond the trade (``terms.WORK``)."""
     protection, market, privacy = protection_of(scenario), scenario.market, scenario.privacy
     return {
@@ -84,6 +87,7 @@ def work_of(scenario: Scenario, owners: int) -> dict[str, Any]:
         "false_alarm": market.false_alarm,
         "weight_cap": weight_cap_of(scenario.training, owners),
         "count_cap": COUNT_CAP,
+        **({"description": description.sha256} if description else {}),
     }
 
 
@@ -205,9 +209,11 @@ class ReceiptBook:
             for index, contract in contracts.items()
         }
 
-    def check(self, receipts: Iterable[Receipt]) -> None:
-        """Hold the ledger against receipts that owners have, and against those kept here."""
-        self._hold([*self.kept(), *receipts])
+    def check(self, noted: Iterable[tuple[Head, str]]) -> None:
+        """Hold the ledger against heads that owners were shown, and the receipts kept here."""
+        self._hold(self.kept())
+        for head, noted_by in dict(noted).items():
+            self._ledger.check_holds(head, noted_by)
 
     def kept(self) -> list[Receipt]:
         """The receipts with both signatures."""

@@ -34,7 +34,12 @@ from noisemarket.federated.data_files import load_data
 from noisemarket.federated.engine import Job
 from noisemarket.federated.models.linear import LinearMaker
 from noisemarket.federated.models.model import ModelMaker
-from noisemarket.federated.partition import Partition, dirichlet_partition
+from noisemarket.federated.partition import (
+    Partition,
+    absent_partition,
+    dirichlet_partition,
+    own_partition,
+)
 from noisemarket.federated.protections import Protection
 from noisemarket.federated.rounds import Checkpoint, State, TrainingPlan
 from noisemarket.files import digest
@@ -246,7 +251,8 @@ def _fingerprint(
     owners keep to themselves is not part of it: a reader of the checkpoint could guess it.
     """
     population = environment.population
-    unset = None if scenario.privacy.settings else {"settings"}
+    beside = {"rho_budget", "epsilon_budget"}  # what owners allow says nothing of how they train
+    unset = beside if scenario.privacy.settings else beside | {"settings"}
     settings = {
         "seed": scenario.seed,
         "training": scenario.training.model_dump(mode="json", exclude={"data"}),
@@ -286,6 +292,17 @@ def given_partition(given: Partition | Sequence[ArrayLike], data: Dataset) -> Pa
 
 def _dealt(scenario: Scenario, environment: Environment, data: Dataset) -> Partition:
     population = environment.population
+    if data.holders is not None and not data.owners:  # they are on their owners' hosts
+        return absent_partition(population.data_size, data.classes)
+    if data.holders is not None:
+        names = list(map(str, population.names))
+        if sorted(names) != sorted(data.owners):
+            odd = sorted(set(names) ^ set(data.owners))[0]
+            remedy = "is an owner of the population or of the records, but not of both."
+            raise BadInput("owner", odd, remedy)
+        place = {name: number for number, name in enumerate(data.owners)}
+        order = [place[name] for name in names]
+        return own_partition(data.holders, data.train_labels, order)
     rng = np.random.default_rng(np.random.SeedSequence(scenario.seed, spawn_key=(7,)))
     owners, sizes = len(environment), population.data_size
     return dirichlet_partition(data.train_labels, owners, population.beta, rng, data_size=sizes)

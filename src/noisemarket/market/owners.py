@@ -130,9 +130,11 @@ class Owners:
 
     def sign(self, contracts: Mapping[int, Contract], order: Order) -> dict[int, str]:
         """The signatures of the owners that accept."""
-        model, seed = order.job.model.settings(), order.job.seed
+        plan = {"seed": order.job.seed, "model": order.job.model.settings()}
+        if order.job.data.description:
+            plan["description"] = order.job.data.description.text
         asked = {
-            index: ContractOffer(contract, {"index": index, "seed": seed, "model": model})
+            index: ContractOffer(contract, {"index": index, **plan})
             for index, contract in contracts.items()
         }
         found = self.ask(

@@ -25,12 +25,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.federated.rounds import RoundResult
 from noisemarket.files import (
     LOCK,
     UNFINISHED,
@@ -44,8 +43,10 @@ from noisemarket.files import (
     write_atomic,
     write_json,
 )
-from noisemarket.ledger.database import LEDGER_FILE
 from noisemarket.privacy.noise import KEY_BYTES, KeyedNoise
+
+if TYPE_CHECKING:
+    from noisemarket.federated.rounds import RoundResult
 
 STATUS = "status.json"
 
@@ -307,6 +308,8 @@ class MarketFolder:
 
     def ledger(self, manifest: JobManifest) -> str:
         """Where the job's ledger is: a URL, or a file in the folder."""
+        from noisemarket.ledger.database import LEDGER_FILE  # slow to import
+
         return manifest.ledger or str(self.path / LEDGER_FILE)
 
     def prepare(self) -> None:

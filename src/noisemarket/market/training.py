@@ -172,9 +172,12 @@ def train(
     if partition is not None:
         data = data or load_data(scenario.training.data or None)
         partition = given_partition(partition, data)
-        people = scenario.population.model_copy(update={"owners": len(partition)})
+    records = None if data is None else data.records_of
+    owners = len(records or ()) if partition is None else len(partition)
+    if owners:
+        people = scenario.population.model_copy(update={"owners": owners})
         scenario = scenario.model_copy(update={"population": people})
-    environment = scenario.environment()
+    environment = scenario.environment(records={} if partition is not None else records)
     noise = given_sigma(sigma, environment)
     job_order = order(
         scenario, environment, noise, data=data, model=model, partition=partition,

@@ -400,8 +400,10 @@ class _Reader:
         except (ValueError, RecursionError):
             self.decline(subject)
         match found:
-            case {"index": int(index), "seed": int(seed), "model": dict(), **rest} if not rest:
+            case {"index": int(index), "seed": int(seed), "model": dict(), **rest}:
                 sound = type(index) is type(seed) is int and min(index, seed) >= 0
+                sound &= not rest or isinstance(rest.pop("description", None), str)
+                sound &= not rest
             case _:
                 sound = False
         return dict(found) if sound else self.decline(subject)

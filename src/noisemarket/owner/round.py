@@ -1,18 +1,21 @@
 """An owner's training step: load, train under the protection, add noise, charge, release.
 
 ``OwnerTrainer`` is the step itself: worker processes, Flower's ClientApp and tests call no other.
-``OwnRound`` is for an owner with a folder of its own: what it gives was kept and charged before
+``OwnRound`` is for an owner with a folder of its own: what it gives was charged and kept before
 (``released``).
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from noisemarket.errors import BadInput
+from noisemarket.federated.columns import Description
 from noisemarket.federated.engine import Weights, at_model, single_precision
 from noisemarket.federated.models.linear import LinearRecords
 from noisemarket.federated.models.model import Model, ModelMaker, Records
@@ -21,14 +24,8 @@ from noisemarket.files import digest
 from noisemarket.ledger.contract import Contract
 from noisemarket.owner.folder import Arrays, Declined, OwnerFolder
 from noisemarket.owner.terms import Plan, budget_of, protection_of
-from noisemarket.privacy.accountant import BudgetSpent, JournalledAccountant
-from noisemarket.privacy.noise import (
-    Diverged,
-    NoiseSource,
-    SecureNoise,
-    SimulatedNoise,
-    round_noise,
-)
+from noisemarket.privacy.accountant import BudgetSpent
+from noisemarket.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise, round_noise
 from noisemarket.privacy.statement import PrivacyBudget
 
 Models = Callable[[Mapping[str, Any]], ModelMaker]
@@ -52,8 +49,7 @@ class OwnerTrainer:
     ) -> Iterator[Upload]:
         """Owners' protected updates to the global model in a round, counted from 1.
 
-        An owner comes with its records and its noise. An update that diverged is all NaN: the
-        screen of uploads refuses it as not finite.
+        An owner comes with its records and its noise.
         """
         start, here = single_precision(weights), at_model(noise, weights)
         with self.model.one_thread():
@@ -61,11 +57,9 @@ class OwnerTrainer:
                 seed = np.random.SeedSequence(self._seed, spawn_key=(round_number - 1, owner))
                 self.model.reseed(seed)
                 source = round_noise(here, owner, round_number)
-                task = UploadTask(self.model, start, records, sigma, source, seed)
-                try:
-                    yield self.protection.upload(task)
-                except Diverged:
-                    yield np.full(len(self.model), np.nan, np.float32)
+                yield self.protection.upload(
+                    UploadTask(self.model, start, records, sigma, source, seed)
+                )
 
 
 def released(
@@ -75,27 +69,26 @@ def released(
     round_number: int,
     start: Arrays,
     make: Callable[[NoiseSource], Arrays],
-    budget: Callable[[Arrays], PrivacyBudget],
+    budget: PrivacyBudget,
 ) -> Arrays:
-    """What goes out in a round from this global model: made once, kept, charged, and then given.
+    """What goes out in a round from this global model: charged, made once, kept, and then given.
 
-    The same round from the same model once more gets the very same bits, whatever app asks. All
-    else is made with new noise: none ever serves for two updates. On the account a release is named
-    by its content: the same bits cost nothing more, and no others pass for them.
+    It is charged before any record is looked at, for an error tells of the records, too. The same
+    round from the same model once more gets the very same bits, whatever app asks, and costs
+    nothing more. All else is made with new noise and charged anew: none ever serves for two
+    updates.
     """
     name = _name_of(start, b"%d" % round_number)
     job = contract.job
-    release = folder.release(job, name)
-    if release is None:
-        release = make(SimulatedNoise(plan["seed"]) if contract.simulated else SecureNoise())
-        folder.keep_release(job, name, release)
-    journal = folder.journal(job)
-    journal.touch(mode=0o600)
+    if (known := folder.release(job, name)) is not None:
+        return known
     try:
-        with JournalledAccountant(journal, [budget(release)], job) as accountant:
-            accountant.charge(folder.name, round_number, release_id=_name_of(release))
+        release_id = secrets.token_hex(16)
+        folder.wallet().spend(job, round_number, release_id, budget.rho_per_round)
     except BudgetSpent:
         raise Declined("the privacy budget is spent") from None
+    release = make(SimulatedNoise(plan["seed"]) if contract.simulated else SecureNoise())
+    folder.keep_release(job, name, release)
     return release
 
 
@@ -107,6 +100,21 @@ def _name_of(arrays: Arrays, *more: bytes) -> str:
     return digest(*parts).hex()
 
 
+def _described(contract: Contract, plan: Plan) -> Description | None:
+    """The contracted description of a record, from the text that came with the contract."""
+    if contract.description is None:
+        return None
+    try:
+        description = Description.parse(str(plan.get("description", "")))
+    except BadInput:
+        raise Declined("the description of a record cannot be read") from None
+    if description.sha256 != contract.description:
+        raise Declined("the description of a record is not the contracted one")
+    if plan["model"].get("dimension", description.dimension) != description.dimension:
+        raise Declined("the model does not fit the description of a record")
+    return description
+
+
 class OwnRound:
     """The rounds of an owner that has its terms and its records in a folder of its own."""
 
@@ -114,7 +122,7 @@ class OwnRound:
         self._folder, self._contract, self._plan = folder, contract, plan
         model = models(plan["model"])(plan["seed"])
         self._trainer = OwnerTrainer(model, protection_of(contract), plan["seed"])
-        self._records = model.records(*folder.records())
+        self._records = model.records(*folder.records(_described(contract, plan)))
         if not len(self._records):
             raise Declined("the owner has no records to train on")
         if isinstance(self._records, LinearRecords) and not self._records.lengths.max() < 1.0001:
@@ -126,8 +134,14 @@ class OwnRound:
 
     @cached_property
     def budget(self) -> PrivacyBudget:
-        """What a round costs by the owner's own account: of its model and its records."""
+        """What a round costs: of the owner's model and its records."""
         return budget_of(self._contract, len(self._trainer.model), len(self))
+
+    @cached_property
+    def own_budget(self) -> PrivacyBudget:
+        """The same in the relation of neighbours that the owner counts in."""
+        relation = self._folder.neighbours()
+        return budget_of(self._contract, len(self._trainer.model), len(self), relation)
 
     def upload(self, round_number: int, weights: Upload) -> Upload:
         """Train from this global model; what is given was kept and charged."""
@@ -142,5 +156,5 @@ class OwnRound:
 
         return released(
             self._folder, contract, plan, round_number, {WEIGHTS: weights}, train,
-            lambda _: self.budget,
+            self.own_budget,
         )[WEIGHTS]  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from noisemarket.errors import BadInput
@@ -20,7 +21,8 @@ WORK = (
     *("rounds", "protection", "settings", "neighbours", "delta", "simulated"),
     *("missed_rounds", "minimum_share", "false_alarm", "weight_cap", "count_cap"),
 )
-"""The fields of a contract that an invitation states: the same for all owners of a job."""
+"""The fields of a contract that an invitation states: the same for all owners of a job. Where
+records come from tables, ``description`` is one more."""
 
 STATED = {
     *("job", "owner", "owner_key", "curator_key", "saving", "sigma", "payment"),
@@ -31,7 +33,8 @@ STATED = {
 Plan = Mapping[str, Any]
 """What an owner needs beside its contract to train; its privacy depends on none of it: ``index``,
 its number among the job's owners; ``seed``, which orders its batches and, where noise is simulated,
-draws it; and the settings of the ``model``."""
+draws it; the settings of the ``model``; and the text of the ``description`` whose digest is in the
+contract, if it has one."""
 
 
 def contract_of(stated: Mapping[str, Any], budget: PrivacyBudget, records: int) -> Contract:
@@ -40,8 +43,8 @@ def contract_of(stated: Mapping[str, Any], budget: PrivacyBudget, records: int) 
     ``settings`` are those of the protection. ``budget`` says what a round costs the owner and the
     most that it may spend in the job; ``records`` counts where the protection depends on it.
     """
-    if stated.keys() != STATED:
-        raise BadInput("terms", ", ".join(sorted(stated.keys() ^ STATED)), "give exactly STATED.")
+    if odd := (stated.keys() ^ STATED) - {"description"}:
+        raise BadInput("terms", ", ".join(sorted(odd)), "give exactly STATED.")
     given, cap = stated["settings"], privacy_cap(budget, stated["rounds"])
     protection = PROTECTIONS.find(stated["protection"]).from_settings(given)
     by_default = protection.settings().keys() - given.keys()
@@ -71,18 +74,36 @@ def protection_of(contract: Contract) -> Protection:
     return PROTECTIONS.find(contract.protection).from_contract(contract.protection_settings)
 
 
-def budget_of(contract: Contract, dimension: int, records: int) -> PrivacyBudget:
-    """What the accountant holds an owner to, with so many parameters and records."""
-    return protection_of(contract).budget(
-        contract.owner,
-        contract.sigma,
-        dimension=dimension,
-        records=records,
-        neighbours=Neighbours.named(contract.neighbours),
-        delta=contract.delta,
-        rho_cap=contract.rho_cap,
-        simulated=contract.simulated,
-    )
+def budget_of(
+    contract: Contract, dimension: int, records: int, neighbours: Neighbours | None = None
+) -> PrivacyBudget:
+    """What an owner is held to, with so many parameters and records.
+
+    ``neighbours`` counts it in another relation than the contract's, also the contract's cap.
+    """
+    stated, protection = Neighbours.named(contract.neighbours), protection_of(contract)
+
+    def counted(relation: Neighbours, rho_cap: float) -> PrivacyBudget:
+        return protection.budget(
+            contract.owner,
+            contract.sigma,
+            dimension=dimension,
+            records=records,
+            neighbours=relation,
+            delta=contract.delta,
+            rho_cap=rho_cap,
+            simulated=contract.simulated,
+        )
+
+    budget = counted(stated, contract.rho_cap)
+    return budget if neighbours in (None, stated) else in_relation(budget, counted(neighbours, 0.0))
+
+
+def in_relation(budget: PrivacyBudget, other: PrivacyBudget) -> PrivacyBudget:
+    """The same terms in another neighbour relation: as many releases of its own cost."""
+    once, then = budget.rho_per_round, other.rho_per_round
+    same = budget.rho_cap * (then / once) if 0.0 < once < math.inf else budget.rho_cap
+    return replace(other, rho_cap=same)
 
 
 def differing_fields(contract: Contract, expected: Contract) -> list[str]:
@@ -95,4 +116,5 @@ def differing_fields(contract: Contract, expected: Contract) -> list[str]:
         return bool(value == other)
 
     ours, theirs = expected.to_dict(), contract.to_dict()
-    return [name for name, value in theirs.items() if not same(value, ours[name])]
+    names = dict.fromkeys([*theirs, *ours])
+    return [name for name in names if not same(theirs.get(name), ours.get(name))]

@@ -184,5 +184,5 @@ class CSRAAuction(SealedBids):
 
     def award(self, environment: Environment, options: RunOptions, saving: int) -> Award:
         joint, keys = JointValue.of(environment), environment.population.key
-        more = joint.sale(saving)[1][:, 0]
+        more = joint.moments(joint.sale(saving)[1])[:, 0]
         return ProportionalShare(joint, keys, saving, more / more.max(), options.demand.budget)

@@ -258,8 +258,8 @@ class Sellers:
     def __init__(self, joint: JointValue, saving: int) -> None:
         self._joint = joint
         sizes, self.size_of = np.unique(joint.records, return_inverse=True)
-        self._in = joint.terms(joint.levels.sigma_left(saving), sizes)
-        self._out = joint.terms(joint.levels.sigma_left(0), sizes)
+        self._in = joint.terms(saving, sizes)
+        self._out = joint.terms(0, sizes)
         self._all = self._left = np.bincount(self.size_of, minlength=len(sizes))
         self.active: BoolArray = np.ones(len(joint), dtype=bool)
 

@@ -13,7 +13,7 @@ stays is not climbed.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -30,13 +30,16 @@ _U = np.uint64
 _GOLDEN = _U(0x9E3779B97F4A7C15)
 _TO_UNIT = 1.0 / (1 << 32)
 
-FAST, SLOW = 0.05, 0.005
+FAST, SLOW = 0.1, 0.005
 """Steps of the two averages of an owner's proposals."""
 
-MOVED, AT_MOST_EVERY, LOOKS_EVERY = 1.2, 400, 10
+MOVED, AT_MOST_EVERY, LOOKS_EVERY = 1.2, 200, 10
 """The curator starts a pair anew when the averages are further apart than this; not again for so
 many interactions; and it looks only so often."""
 
+_ZERO: Any = np.int64(0)
+_OWNER, _CURATOR = _ZERO, np.int64(1)  # the rows of the streams
+"""A literal 0 or 1 would have Numba compile every function that gets it once more."""
 _LOOK = (1 << 20) - 1  # every so many iterations, look whether the play is cancelled
 
 
@@ -363,29 +366,29 @@ def play_all(
     averages = np.empty((2, savings))
     # What the curator has not learned from yet: its states, quotes and rewards. The first is from
     # before the present message.
-    states, quotes = np.zeros(per_message + 1, np.int64), np.zeros(per_message + 1, np.int64)
-    rewards, unheard = np.zeros(per_message + 1), 0
-    said = np.zeros(per_message + 1, np.int64)
+    states, quotes = np.empty(per_message + 1, np.int64), np.empty(per_message + 1, np.int64)
+    said, rewards = np.empty(per_message + 1, np.int64), np.empty(per_message + 1)
 
     for n in range(pairs):
-        _begin(values, policy, total, best, visits, 0, games.owner_first[n, 0])
+        _begin(values, policy, total, best, visits, _ZERO, games.owner_first[n, 0])
         _begin(values, policy, total, best, visits, payments, games.curator_first[n, 0])
-        seed_stream(streams, 0, settings.owner_seed, games.keys[n])
-        seed_stream(streams, 1, settings.curator_seed, games.keys[n])
+        seed_stream(streams, _OWNER, settings.owner_seed, games.keys[n])
+        seed_stream(streams, _CURATOR, settings.curator_seed, games.keys[n])
         seen[:] = 0
         averages[:] = 1.0 / savings
-        j, k, state, phase, reward, unheard = 0, 0, 0, 0, 0.0, 0
-        owner_since, curator_since, heard_phase = 0, 0, 0  # when each side started its tables
+        j, k, state, reward = _ZERO, _ZERO, _ZERO, 0.0
+        phase, heard_phase, unheard = 0, 0, 0
+        owner_since, curator_since = _ZERO, _ZERO  # when each side started its tables
         proposals, quoted, saved, paid, signed, owner_sum, curator_sum = 0, 0, 0, 0, 0, 0.0, 0.0
         block, left = 0, settings.trace_every
         for t in range(iterations + 1):
             if phase + 1 < phases and t == starts[phase + 1]:
                 phase += 1
                 if settings.reopen and games.changed[n, phase]:
-                    _begin(values, policy, total, best, visits, 0, games.owner_first[n, phase])
+                    _begin(values, policy, total, best, visits, _ZERO, games.owner_first[n, phase])
                     owner_since = t
             # The owner proposes; that proposal completes the curator's last transition.
-            proposal = act(rule, policy, best, k, savings, upper_uniform(streams, 0))
+            proposal = act(rule, policy, best, k, savings, upper_uniform(streams, _OWNER))
             next_state = proposal if sees_proposal else j
             if t > 0 and per_message == 0:
                 learn(
@@ -404,7 +407,8 @@ def play_all(
                 curator_since = t
 
             # The curator quotes; that quote completes the owner's transition.
-            quote = act(rule, policy, best, payments + state, payments, lower_uniform(streams, 1))
+            uniform = lower_uniform(streams, _CURATOR)
+            quote = act(rule, policy, best, payments + state, payments, uniform)
             got, reward = owner_rewards[n, phase, j, quote], curator_rewards[n, phase, j, quote]
             learn(
                 rule, values, policy, total, best, visits,
@@ -458,5 +462,5 @@ def play_all(
 
         output.last[n, 0], output.last[n, 1] = j, k
         output.deals[n, 0], output.deals[n, 1] = _usual_deal(seen, agreed[n, phase], window)
-        _read_policy(rule.family, policy, best, 0, output.owner_policies[n])
+        _read_policy(rule.family, policy, best, _ZERO, output.owner_policies[n])
         _read_policy(rule.family, policy, best, payments, output.curator_policies[n])

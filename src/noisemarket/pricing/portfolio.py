@@ -75,7 +75,8 @@ class _ForSale:
         self._for_sale[:, floor_level(levels, demand.floor) + 1 :] = False
         self._unit = float(levels.payments[1])
         self.room = affordable(demand.budget, self._unit, owners * levels.payment_levels)
-        self._terms = self.joint.terms(levels.sigmas[None, :], self.joint.records[:, None])
+        every = np.arange(len(levels.sigmas))
+        self._terms = self.joint.terms(every, self.joint.records[:, None])
         self._rows = np.arange(owners)
 
     def all_of_it(self) -> str:
@@ -130,7 +131,8 @@ class _ForSale:
 
     def _variance(self, sums: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Weight W, and noise C: but for the share of the owners, quality falls in C / W^2."""
-        return sums[..., 0], np.maximum(sums[..., 1], 1e-30)
+        moments = self.joint.moments(sums)
+        return moments[..., 0], np.maximum(moments[..., 1], 1e-30)
 
     def _beginning(self, steps: _RankedSteps) -> IntArray:
         first = self._terms[self._rows, steps.start].sum(axis=0)

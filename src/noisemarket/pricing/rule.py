@@ -35,7 +35,7 @@ class Settings:
     """
 
     discount: float = 0.8
-    learning_rate: float = 0.1
+    learning_rate: float = 0.5
     step_start: float = 50.0
     step_slowing: float = 50.0
     lose_ratio: float = 2.0

@@ -40,10 +40,6 @@ _MAGNITUDE = ~_SIGN
 _FEW = 2.0**53
 
 
-class Diverged(BadInput):
-    """An update that noise cannot be added to: not finite, or absurdly large."""
-
-
 class NoiseSource(Protocol):
     """Where standard Gaussians come from; ``private`` if nobody can compute the noise again."""
 
@@ -155,17 +151,20 @@ class SimulatedNoise:
 
 
 def add_noise(update: NDArray[Any], sigma: float, source: NoiseSource) -> NDArray[Any]:
-    """The update plus N(0, sigma^2) on every coordinate, both on the grid."""
+    """The update plus N(0, sigma^2) on every coordinate, both on the grid.
+
+    Whatever the update holds, noise goes out: what is beyond ``LARGEST`` is cut to it, which brings
+    no two updates farther apart, and a NaN counts as 0. An error would tell of it without noise.
+    """
     if not 0.0 <= sigma <= LARGEST:
         raise BadInput("sigma", sigma, f"give a number from 0 to {LARGEST:.0f}.")
-    # Not max(abs()): a NaN must fail the comparison, and no copy is needed.
-    if update.size and not (update.max() <= LARGEST and update.min() >= -LARGEST):
-        raise Diverged("update", "array", f"holds values that are not within ±{LARGEST:.0f}.")
     noisy = np.empty(update.shape, np.float32 if update.dtype == np.float32 else np.float64)
     values, out = np.ascontiguousarray(update).reshape(-1), noisy.reshape(-1)
     for start in range(0, values.size, _CHUNK):
         part = slice(start, start + _CHUNK)
-        steps = _grid_steps(values[part].astype(np.float64), 1.0)
+        within = np.clip(values[part].astype(np.float64), -LARGEST, LARGEST)
+        within[np.isnan(within)] = 0.0
+        steps = _grid_steps(within, 1.0)
         if sigma > 0.0:
             steps += _grid_steps(source.gaussians(steps.size), sigma)
         steps += 0.0  # turns -0.0 into 0.0: its sign would tell what was rounded away

@@ -11,9 +11,10 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from noisemarket.errors import BadInput
+from noisemarket.federated.data_files import PUBLIC, named_records
 from noisemarket.files import parse_toml, read_text, toml_in
 from noisemarket.scenario.explain import in_plain_words, key_paths, unknown_key
-from noisemarket.scenario.population_file import read_population
+from noisemarket.scenario.population_file import read_owners
 from noisemarket.scenario.schema import SYMBOLS, Scenario
 from noisemarket.scenario.surface_file import anchored
 
@@ -27,6 +28,7 @@ PRESETS: dict[str, dict[str, object]] = {
         "surface": "printed",
         "protocol": "simultaneous",
         "optimism": 0.0,
+        "learning_rate": 0.1,
         "reopen": False,
         "protection": "paper",
         "model": "cnn",
@@ -156,10 +158,14 @@ def _anchor_file(tree: dict[str, Any], base: Path | None) -> None:
         game["surface"] = anchored(game["surface"], base)
     training = tree.get("training")
     if isinstance(training, dict) and training.get("data") and isinstance(training["data"], str):
-        training["data"] = str(((base or Path()) / training["data"]).absolute())
+        if training["data"] not in PUBLIC:
+            training["data"] = str(((base or Path()) / training["data"]).absolute())
+        people = tree.setdefault("population", {})
+        if isinstance(people, dict) and "owners" not in people:
+            people |= {"owners": len(named)} if (named := named_records(training["data"])) else {}
     population = tree.get("population")
     if not isinstance(population, dict) or not population.get("file"):
         return
     population["file"] = str((base or Path()) / str(population["file"]))
     if "owners" not in population:
-        population["owners"] = len(read_population(population["file"], secrets=False))
+        population["owners"] = len(read_owners(population["file"], secrets=False))

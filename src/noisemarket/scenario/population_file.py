@@ -5,15 +5,17 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from noisemarket.errors import BadInput
+from noisemarket.errors import BadInput, printable
 from noisemarket.files import read_text, toml_in
-from noisemarket.game.population import FIELDS, OPTIONAL, Population
+from noisemarket.game.levels import FloatArray
+from noisemarket.game.population import FIELDS, Population, bad_values
 
 SECRETS = ("privacy_cost", "markup", "floor")
 """What a curator does not need to know about its owners."""
@@ -21,97 +23,135 @@ SECRETS = ("privacy_cost", "markup", "floor")
 LONGEST_NAME = 200
 """Characters that the name of an owner may have."""
 
+_SHOWN = 20
 
-def read_population(file: str, owners: int | None = None, *, secrets: bool = True) -> Population:
-    """The owners in ``file``: columns privacy_cost, data_size, beta, markup, and
-    perhaps owner and floor.
 
-    Without ``secrets``, the file may lack these, and they are 0 in any case.
+@dataclass(frozen=True)
+class OwnersFile:
+    """The owners in a file: their names, and the columns that it has."""
+
+    names: tuple[str, ...]
+    columns: Mapping[str, FloatArray]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def population(self, drawn: Population) -> Population:
+        """These owners; what the file does not say of them is as ``drawn``."""
+        return Population.of(
+            self.names, {name: getattr(drawn, name) for name in FIELDS} | dict(self.columns)
+        )
+
+
+def read_owners(
+    file: str, *, secrets: bool = True, records: Mapping[str, int] | None = None
+) -> OwnersFile:
+    """The owners in ``file``: columns owner, privacy_cost, data_size, beta, markup and floor, of
+    which any may be missing.
+
+    Without ``secrets``, these are 0 whatever the file says. Where the data names its owners,
+    ``records`` says how many each has: the rows belong to them by name. All problems are named in
+    one error.
     """
-    used = [name for name in FIELDS if secrets or name not in SECRETS]
-    needed = [name for name in used if name not in OPTIONAL]
     read = _toml_rows if Path(file).suffix == ".toml" else _csv_rows
-    rows = read(read_text("population.file", file), file, needed)
-    if not rows:
-        raise BadInput("population.file", file, "give at least one owner.")
-    if owners is not None and owners != len(rows):
-        raise BadInput(
-            "population.owners", owners, f"{file} has {len(rows)} owners: give only one of the two."
-        )
-    names = [row.get("owner", str(i)) for i, row in enumerate(rows)]
-    for name in names:
-        _check_name(name, file)
-    most_common = Counter(names).most_common(1)[0]
-    if most_common[1] > 1:
-        raise BadInput("owner", most_common[0], f"name every owner in {file} once.")
-    columns = dict.fromkeys(FIELDS, np.zeros(len(rows))) | {
-        name: np.array(
-            [_number(row.get(name, "0"), name, i + 1, file) for i, row in enumerate(rows)]
-        )
-        for name in used
-    }
-    return Population.of(names, columns)
+    problems = list[str]()
+    rows = list(read(read_text("population.file", file), file, problems))
+    if not rows and not problems:
+        problems.append("give at least one owner")
+    names = [row.get("owner", str(number)) for number, (_, row) in enumerate(rows)]
+    places = [place for place, _ in rows]
+    problems += _bad_names(names, places)
+    if records:
+        problems += _other_owners(names, records)
+    columns = dict[str, FloatArray]()
+    for name in FIELDS:
+        if not secrets and name in SECRETS:
+            columns[name] = np.zeros(len(rows))
+        elif any(name in row for _, row in rows):
+            columns[name] = np.array([_number(row.get(name, "")) for _, row in rows])
+            for at, remedy in bad_values(name, columns[name]):
+                problems.append(f"{name} in {places[at]} is {rows[at][1].get(name)}: {remedy}")
+    if problems:
+        more = len(problems) - _SHOWN
+        shown = problems[:_SHOWN] + [f"and {more:,} more problems"] * (more > 0)
+        raise BadInput("population.file", file, f"cannot be used: {'; '.join(shown)}.")
+    if records:
+        columns["data_size"] = np.array([float(records[name]) for name in names])
+    return OwnersFile(tuple(names), columns)
 
 
-def _csv_rows(text: str, file: str, needed: Sequence[str]) -> list[dict[str, str]]:
+Row = tuple[str, dict[str, str]]
+"""Where a row stands, and what it says."""
+
+
+def _csv_rows(text: str, file: str, problems: list[str]) -> Iterator[Row]:
     reader = csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True)
     if reader.fieldnames and len(reader.fieldnames) == 1 and ";" in reader.fieldnames[0]:
         raise BadInput("population.file", file, "separate the columns with commas.")
-    _check_columns(reader.fieldnames or (), needed, file, "the header")
-    rows = []
+    problems += _odd_columns(reader.fieldnames or (), "the header")
     try:
-        for i, row in enumerate(reader, start=1):
+        for row in reader:
             if None in row or None in row.values():
-                raise BadInput("population.file", file, f"row {i} must have one value per column.")
-            rows.append(row)
+                problems.append(f"line {reader.line_num} must have one value per column")
+            else:
+                yield f"line {reader.line_num}", row
     except csv.Error as problem:
         raise BadInput("population.file", file, f"is not a CSV file: {problem}.") from None
-    return rows
 
 
-def _toml_rows(text: str, file: str, needed: Sequence[str]) -> list[dict[str, str]]:
+def _toml_rows(text: str, file: str, problems: list[str]) -> Iterator[Row]:
     document = toml_in("population.file", file, text)
     tables: Any = document.get("owner")
     listed = isinstance(tables, list) and all(isinstance(table, dict) for table in tables)
     if not listed or set(document) != {"owner"}:
         raise BadInput("population.file", file, "write one [[owner]] table per owner.")
-    for i, table in enumerate(tables, start=1):
-        _check_columns(table, needed, file, f"owner {i}")
-    return [{key: str(value) for key, value in table.items()} for table in tables]
+    columns = {key for table in tables for key in table}
+    for number, table in enumerate(tables, start=1):
+        problems += _odd_columns(table, f"owner {number}")
+        lacking = [name for name in FIELDS if name in columns and name not in table]
+        problems += [f"owner {number} lacks {name}, which others have" for name in lacking]
+        if not lacking:
+            yield f"owner {number}", {key: str(value) for key, value in table.items()}
 
 
-def _check_columns(given: Iterable[str], needed: Sequence[str], file: str, where: str) -> None:
-    found = list(given)
-    for name, times in Counter(found).items():
+def _odd_columns(given: Iterable[str], where: str) -> Iterator[str]:
+    allowed = ("owner", *FIELDS)
+    found = Counter(list(given))
+    for name, times in found.items():
         if times > 1:
-            raise BadInput("population.file", file, f'{where} has "{name}" twice: keep one.')
-    for name in needed:
-        if name not in found:
-            raise BadInput("population.file", file, f"{where} lacks {name}: add it.")
-    for name in found:
-        if name not in (*FIELDS, "owner"):
-            allowed = ", ".join(("owner", *FIELDS))
-            raise BadInput(
-                "population.file", file, f'{where} has unknown "{name}": use only {allowed}.'
-            )
+            yield f'{where} has "{name}" twice: keep one'
+        elif name not in allowed:
+            yield f'{where} has unknown "{name}": use only {", ".join(allowed)}'
+    if not found.keys() & set(allowed):
+        yield f"{where} names no column: give some of {', '.join(allowed)}"
 
 
-def _check_name(name: str, file: str) -> None:
-    """Refuse, before anything is written, a name that no contract can have."""
-    if not name:
-        raise BadInput("owner", "", f"give every owner in {file} a name.")
-    if not name.isprintable():
-        raise BadInput("owner", name, f"name every owner in {file} by printable characters.")
-    if len(name) > LONGEST_NAME:
-        remedy = f"give every owner in {file} a name of at most {LONGEST_NAME} characters."
-        raise BadInput("owner", name, remedy)
+def _bad_names(names: list[str], places: list[str]) -> Iterator[str]:
+    """Names that no contract can have, found before anything is written."""
+    first = dict[str, str]()
+    for name, place in zip(names, places, strict=True):
+        if not name.strip():
+            yield f"{place} lacks the name of its owner"
+        elif not name.isprintable():
+            yield f"owner {printable(name)} in {place}: name it by printable characters"
+        elif len(name) > LONGEST_NAME:
+            yield f"{place} has a name of more than {LONGEST_NAME} characters"
+        elif first.setdefault(name, place) != place:
+            yield f"owner {name} stands in {first[name]} and in {place}: keep one"
 
 
-def _number(text: str, name: str, row: int, file: str) -> float:
+def _other_owners(names: list[str], records: Mapping[str, int]) -> Iterator[str]:
+    """How the owners of the file differ from those of the data."""
+    lacking = [name for name in records if name not in names]
+    odd = [name for name in names if name not in records]
+    if lacking:
+        yield f"it lacks {', '.join(lacking)}, whose records the data has"
+    if odd:
+        yield f"it has {', '.join(odd)} without records"
+
+
+def _number(text: str) -> float:
     try:
-        value = float(text)
+        return float(text)
     except ValueError:
-        value = np.nan
-    if not np.isfinite(value):
-        raise BadInput(f"{name} in row {row} of {file}", text, "give a finite number.")
-    return value
+        return np.nan

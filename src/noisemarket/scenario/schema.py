@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import AfterValidator, Field
 
 from noisemarket.errors import BadInput
+from noisemarket.federated.data_files import named_records
 from noisemarket.game.distributions import Distribution, make_distribution
 from noisemarket.game.environment import Change, Environment, phases
 from noisemarket.game.levels import MOST_CELLS, Levels
 from noisemarket.game.population import FIELDS, Population
 from noisemarket.game.sides import Behaviour, Payoff
 from noisemarket.pricing.rule import Settings
-from noisemarket.scenario.population_file import read_population
+from noisemarket.scenario.population_file import read_owners
 from noisemarket.scenario.section import Auto, NotNegative, Positive, Section, Share
 from noisemarket.scenario.surface_file import find_surface
 
@@ -25,7 +27,7 @@ def _ledger_url(value: str) -> str:
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 
-    remedy = "give a URL that begins with postgresql://, or leave it empty (SQLite)."
+    remedy = "give a URL that begins with postgresql:// or sqlite:///, or leave it empty."
     try:
         url = make_url(value)
     except (ArgumentError, ValueError):
@@ -34,7 +36,9 @@ def _ledger_url(value: str) -> str:
     if url.password or {"password", "sslpassword"} & url.query.keys():
         remedy = "the run folder would store it: use ~/.pgpass, PGPASSFILE or PGPASSWORD instead."
         raise BadInput("market.ledger", "a URL with a password", remedy)
-    if url.drivername.partition("+")[0] != "postgresql":
+    if url.drivername.partition("+")[0] != "postgresql" and not (
+        url.drivername == "sqlite" and url.database and not url.query
+    ):
         raise BadInput("market.ledger", value, remedy)
     return value
 
@@ -138,7 +142,10 @@ class PopulationSection(Section):
     floor: Spread = Field(
         0.0, description="least noise that an owner keeps, whatever it is paid; its secret"
     )
-    file: str = Field("", description="CSV or TOML file of owners, instead of drawing them")
+    file: str = Field(
+        "",
+        description="CSV or TOML file of owners; columns that it lacks are drawn as for others",
+    )
 
     def distributions(self) -> dict[str, Distribution]:
         if isinstance(self.data_size, float) and self.data_size < 1:
@@ -164,7 +171,7 @@ class LearningSection(Section):
 
     iterations: int = Field(5000, ge=1, le=10**9, description="interactions of each pair")
     discount: float = Field(0.8, ge=0, lt=1, description="phi: weight of the future")
-    learning_rate: float = Field(0.1, gt=0, le=1, description="eta: step of the Q-values")
+    learning_rate: float = Field(0.5, gt=0, le=1, description="eta: step of the Q-values")
     step_start: Positive = Field(50.0, description="a in the policy step 1/(a + t/b)")
     step_slowing: Positive = Field(50.0, description="b in the policy step 1/(a + t/b)")
     lose_ratio: float = Field(2.0, ge=1, description="losing step over winning step")
@@ -241,7 +248,9 @@ class TrainingSection(Section):
         "features, 0.6 for the CNN",
     )
     data: str = Field(
-        "", description="folder of idx files, or of features in .npy files; empty: MNIST"
+        "",
+        description="mnist (or empty), fars, a folder with a table per owner, a CSV or Parquet "
+        "file with an owner_column, or a folder of idx or .npy files",
     )
 
 
@@ -283,6 +292,12 @@ class PrivacySection(Section):
     epsilon_cap: NotNegative = Field(
         0.0, description="the same cap as an epsilon at delta; 0: no cap; the stricter one holds"
     )
+    rho_budget: NotNegative = Field(
+        0.0, description="most zCDP that a lasting owner's records give up in all jobs; 0: no limit"
+    )
+    epsilon_budget: NotNegative = Field(
+        0.0, description="the same as an epsilon at delta; 0: no limit; the stricter one holds"
+    )
     noise: Literal["secure", "simulated"] = Field(
         "secure", description="secure, or simulated from the seed, which is not private"
     )
@@ -312,7 +327,9 @@ class MarketSection(Section):
         1e-3, gt=0, lt=1, description="chance that a job accuses any honest owner"
     )
     ledger: LedgerUrl = Field(
-        "", description="URL, such as postgresql://...; empty: SQLite in the run folder"
+        "",
+        description="URL of a ledger for many jobs, postgresql://... or sqlite:///FILE; empty: "
+        "SQLite in the run folder, or in the owners' folder",
     )
 
 
@@ -367,8 +384,13 @@ class Scenario(Section):
         (), description="preferences that change during the game, one [[changes]] table each"
     )
 
-    def environment(self, *, secrets: bool = True) -> Environment:
+    def environment(
+        self, *, secrets: bool = True, records: Mapping[str, int] | None = None
+    ) -> Environment:
         """The game that this scenario describes, with its population drawn or read.
+
+        ``records`` is how many records each owner has, where the data names its owners; by default
+        what the scenario's own data says.
 
         Without ``secrets``, a population file need not contain the owners' secrets: that is enough
         for a curator whose owners run on their own machines.
@@ -380,12 +402,24 @@ class Scenario(Section):
             remedy = f"with {g.saving_levels} saving levels, give at most {most:,}."
             raise BadInput("game.payment_levels", g.payment_levels, remedy)
         draw_owners, draw_changes, _ = self.seeds()
-        if self.population.file:
-            file, owners = self.population.file, self.population.owners
-            population = read_population(file, owners, secrets=secrets)
-        else:
-            given = self.population.distributions()
-            population = Population.draw(self.population.owners, given, draw_owners)
+        if records is None:
+            records = named_records(self.training.data)
+        owners = self.population.owners
+        if records and owners != len(records):
+            remedy = f"the data has the records of {len(records)} owners: leave it out."
+            raise BadInput("population.owners", owners, remedy)
+        file, given = self.population.file, self.population.distributions()
+        listed = read_owners(file, secrets=secrets, records=records) if file else None
+        if listed is not None and owners != len(listed):
+            remedy = f"{file} has {len(listed)} owners: give only one of the two."
+            raise BadInput("population.owners", owners, remedy)
+        population = Population.draw(owners, given, draw_owners)
+        if listed is not None:
+            population = listed.population(population)
+        elif records:
+            columns = {name: getattr(population, name) for name in FIELDS}
+            columns["data_size"] = np.array(list(records.values()), float)
+            population = Population.of(tuple(records), columns)
         curator = (g.quality_weight, g.quality_value, g.payment_cost)
         for section in self.changes:
             if section.at >= self.learning.iterations:

@@ -6,19 +6,26 @@ number) and ``spread`` (two). Its tables say where the numbers come from and are
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
 from noisemarket.errors import BadInput
+from noisemarket.federated.aggregation import VERSION as RULE_VERSION
+from noisemarket.federated.data_files import MNIST, PUBLIC, named_records
 from noisemarket.files import read_text, toml_in
 from noisemarket.game.surface import SURFACES, LossSurface
+
+if TYPE_CHECKING:
+    from noisemarket.scenario.schema import Scenario
 
 _LARGEST = 1e30
 
@@ -103,3 +110,26 @@ def _numbers(document: Mapping[str, Any], name: str, count: int, file: str) -> l
         if len(plain) == count and all(math.isfinite(v) and abs(v) <= _LARGEST for v in plain):
             return [float(value) for value in plain]
     raise BadInput("surface", file, f"it needs {name} = [...] with {count} finite numbers.")
+
+
+def fingerprint(scenario: Scenario, data: str) -> str:
+    """Digest of the job: all that accuracy depends on besides noise, beta and seed.
+
+    ``data`` is the SHA-256 of the data; public data counts by its name. How privacy is counted does
+    not matter, nor do paths.
+    """
+    people, file, name = scenario.population, scenario.population.file, scenario.training.data
+    sizes: object = people.data_size
+    if file and not named_records(name):  # where owners are named, the data says it
+        sizes = scenario.environment(secrets=False).population.data_size.tolist()
+    counted = {"delta", "neighbours", "rho_cap", "epsilon_cap", "noise"}
+    document = {
+        "training": scenario.training.model_dump(mode="json", exclude={"data"}),
+        "privacy": scenario.privacy.model_dump(mode="json", exclude=counted),
+        "owners": people.owners,
+        "data_size": sizes,
+        "sigma_max": scenario.game.sigma_max,
+        "data": (name or MNIST) if name in PUBLIC else data,
+        "rule": RULE_VERSION,
+    }
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

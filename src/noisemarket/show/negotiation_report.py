@@ -83,14 +83,16 @@ def recovered(recovery: Recovery) -> str:
     return f"never ({100 * before:.0f} % to {100 * after:.0f} %)"
 
 
-def write_run(folder: RunFolder, result: Negotiation) -> list[Path]:
-    """Write all results of a run; returns the figures."""
+def write_run(folder: RunFolder, result: Negotiation, *, figures: bool) -> list[Path]:
+    """Write all results of a run; returns the figures, if any are wanted."""
     agreement = result.agreement
     folder.write_text("contracts.csv", result.contracts_csv(), private=True)  # with costs
     folder.write_json("summary.json", result.summary())
     if agreement.trace is not None:
         folder.write_text("trace.csv", trace_csv(agreement.trace))
     write_policies(folder, agreement)
+    if not figures:
+        return []
     drawn = draw_contracts(folder, result)
     return draw_convergence(folder, result) + drawn if agreement.trace is not None else drawn
 

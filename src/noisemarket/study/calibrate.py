@@ -5,8 +5,6 @@ A point is one training under uniform or mixed contracts.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.aggregation import VERSION as RULE_VERSION
 from noisemarket.market.orders import given_sigma
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.account import protection_of
-from noisemarket.scenario.population_file import read_population
+from noisemarket.scenario.surface_file import fingerprint
 from noisemarket.study.trainings import Key, Orders, TrainingResult, TrainingTask, data_of
 
 SIGMAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
@@ -180,27 +177,6 @@ def simulated(scenario: Scenario) -> Scenario:
     free = {"noise": "simulated", "rho_cap": 0.0, "epsilon_cap": 0.0}
     privacy = scenario.privacy.model_copy(update=free)
     return scenario.model_copy(update={"privacy": privacy})
-
-
-def fingerprint(scenario: Scenario, data: str) -> str:
-    """Digest of the job: all that accuracy depends on besides noise, beta and seed.
-
-    ``data`` is the SHA-256 of the data; MNIST counts by its name. How privacy is counted does not
-    matter, nor do paths.
-    """
-    people, file = scenario.population, scenario.population.file
-    sizes = read_population(file, secrets=False).data_size.tolist() if file else people.data_size
-    counted = {"delta", "neighbours", "rho_cap", "epsilon_cap", "noise"}
-    document = {
-        "training": scenario.training.model_dump(mode="json", exclude={"data"}),
-        "privacy": scenario.privacy.model_dump(mode="json", exclude=counted),
-        "owners": people.owners,
-        "data_size": sizes,
-        "sigma_max": scenario.game.sigma_max,
-        "data": data if scenario.training.data else "mnist",
-        "rule": RULE_VERSION,
-    }
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 def tasks_of(scenario: Scenario, grid: Grid) -> dict[Setting, TrainingTask]:

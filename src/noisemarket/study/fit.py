@@ -35,8 +35,8 @@ from noisemarket.game.levels import FloatArray
 from noisemarket.game.surface import SURFACES, LossSurface
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.account import protection_of, tuned
-from noisemarket.scenario.surface_file import surface_text
-from noisemarket.study.calibrate import Point, fingerprint
+from noisemarket.scenario.surface_file import fingerprint, surface_text
+from noisemarket.study.calibrate import Point
 
 PRINTED = SURFACES["printed"]
 FEWEST_SIGMAS = 4

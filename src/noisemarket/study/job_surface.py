@@ -11,19 +11,16 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from noisemarket.federated.data import Dataset
+from noisemarket.federated.data_files import PUBLIC
 from noisemarket.files import write_atomic
-from noisemarket.market.worker_processes import in_processes
 from noisemarket.scenario import Scenario
-from noisemarket.scenario.surface_file import shipped_surfaces
-from noisemarket.study.calibrate import Grid, fingerprint, points_of, simulated, tasks_of
-from noisemarket.study.fit import Calibration
-from noisemarket.study.trainings import Key, TrainingResult, TrainingWork, data_of
+from noisemarket.scenario.surface_file import fingerprint, shipped_surfaces
 
 SHARES_OF_NOISE = (0.0, 1 / 12, 1 / 6, 1 / 3, 1 / 2, 3 / 4, 1.0)
 """The noise of all owners at the measured points, as shares of sigma_max."""
@@ -73,7 +70,11 @@ def with_surface(
     if scenario.game.surface != "auto":
         return JobSurface(scenario, False, *_known(scenario))
     betas = _betas(scenario)
-    data = data_of(scenario) if scenario.training.data else None
+    data = None
+    if scenario.training.data not in PUBLIC:
+        from noisemarket.study.trainings import data_of
+
+        data = data_of(scenario)
     job = fingerprint(scenario, data.sha256 if data else "")
     for name, text in shipped_surfaces().items():
         if _fits(text, job, betas):
@@ -157,6 +158,12 @@ def _measure(
     watch: Callable[[int, int], object],
 ) -> tuple[str, int, float]:
     """The text of a surface file, the number of points, and how far the fit is from them."""
+    # All that trains is slow to import, and most jobs have a surface.
+    from noisemarket.market.worker_processes import in_processes
+    from noisemarket.study.calibrate import Grid, points_of, simulated, tasks_of
+    from noisemarket.study.fit import Calibration
+    from noisemarket.study.trainings import Key, TrainingResult, TrainingWork, data_of
+
     owners, most = scenario.population.owners, scenario.game.sigma_max
     mixed = {(share, most * left) for share, left in SELLERS if 0 < round(share * owners) < owners}
     by_noise = scenario.training.weighting == "noise"
@@ -164,7 +171,11 @@ def _measure(
         tuple(most * share for share in SHARES_OF_NOISE), betas, SEEDS,
         tuple(sorted(mixed)) if by_noise else (),
     )  # fmt: skip
-    allowed = data_of(scenario) if data is None else stand_in(data, len(data.train_labels))
+    if data is None:
+        allowed = data_of(scenario)
+    else:  # where owners are on their own hosts the population says how many records they have
+        stated = scenario.environment(secrets=False).population.data_size
+        allowed = stand_in(data, len(data.train_labels) or int(stated.sum()))
     free = simulated(scenario)
     tasks, results = tasks_of(free, grid), dict[Key, TrainingResult]()
     watch(0, len(tasks))
@@ -190,7 +201,7 @@ def stand_in(data: Dataset, records: int, seed: int = 0) -> Dataset:
     train, test = np.array_split(shuffled, 2)
     drawn = rng.choice(train, min(records, MOST_RECORDS))
     images, labels = data.test_images, data.test_labels
-    return Dataset.of(
-        images[drawn], labels[drawn], images[test], labels[test],
-        name=data.name, scaling=data.scaling, channel=data.channel,
+    return replace(
+        data, train_images=images[drawn], train_labels=labels[drawn],
+        test_images=images[test], test_labels=labels[test], owners=(), holders=None,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from noisemarket.federated.protections.protection import Protection, Upload, UploadTask
-from noisemarket.privacy.noise import add_noise
+from noisemarket.privacy.noise import LARGEST, add_noise
 from noisemarket.privacy.noise_check import Evidence
 from noisemarket.privacy.zcdp import Neighbours
 
@@ -54,6 +54,8 @@ class Paper(Protection):
 
     def upload(self, task: UploadTask) -> Upload:
         update = local_sgd(task, self.batch, self.rate, self.epochs)
+        if not np.abs(update).max() <= LARGEST:  # it guarantees nothing, so it may say so
+            return np.full_like(update, np.nan)
         return add_noise(update, task.sigma, task.noise)
 
     def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:

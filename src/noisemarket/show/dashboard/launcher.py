@@ -47,6 +47,8 @@ class Launcher:
         with self._lock:
             path = self._store.new_path(run)
             self._make_room()
+            if run in self._children:  # its folder is not there yet
+                raise BadInput("name", run, "exists already: choose another.")
             child = self._spawn(run, [command, *words, "--out", str(path)])
         self._await(run, child, lambda: (path / STATUS).is_file())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import sys
@@ -12,10 +13,50 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
 
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
 from noisemarket.errors import BadInput
 
 TOKEN = "NOISEMARKET_TOKEN"
 """The environment variable that holds a token of one's own."""
+
+HEADER_SECONDS = 10.0
+"""How long a connection may take to send a request's headers."""
+
+MOST_CONNECTIONS = 200
+"""Connections from one address."""
+
+
+class CarefulProtocol(H11Protocol):
+    """HTTP in which nobody can take all connections, by opening many or by never finishing one."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        others = (one.client and self.client and one.client[0] == self.client[0]
+                  for one in self.connections)  # fmt: skip
+        if sum(map(bool, others)) > MOST_CONNECTIONS:
+            transport.abort()
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def _watch(self) -> None:
+        """Give the headers of a request a time; a request that is being answered has all time."""
+        awaited = getattr(self.cycle, "response_complete", True)
+        if awaited and self._deadline is None:
+            self._deadline = self.loop.call_later(HEADER_SECONDS, self.transport.abort)
+        elif not awaited and self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
 
 def own_token() -> str | None:

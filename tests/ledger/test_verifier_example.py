@@ -1,4 +1,4 @@
-"""The verifier in the documentation, which does without this package, on real exports."""
+"""The verifier of the examples, which does without this package, on real exports."""
 
 import json
 import re
@@ -16,13 +16,12 @@ from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import open_ledger
 from noisemarket.show.ledger_report import write_chain
 
-PAGE = ROOT / "docs" / "how-to" / "operate.md"
+VERIFIER = ROOT / "examples" / "verify_ledger.py"
 CURATOR = key("curator")
 
 
 def verifier() -> str:
-    (code,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
-    return str(code)
+    return VERIFIER.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

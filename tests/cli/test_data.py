@@ -1,0 +1,48 @@
+"""``noisemarket data``: a draft of a description, and every owner's records against it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.commands import assert_sentence, call_here
+
+pytest.importorskip("pyarrow")  # the extra "tables"
+
+HOSPITALS = Path(__file__).parents[2] / "examples" / "hospitals"
+
+
+def test_check_prints_every_owner(tmp_path: Path) -> None:
+    done = call_here("data", "check", str(HOSPITALS), "--json", cwd=tmp_path)
+    assert done.returncode == 0
+    owners = json.loads(done.stdout)["owners"]
+    assert [one["owner"] for one in owners][-2:] == ["larkhill", "test.csv"]
+    assert owners[0]["records"] == 64
+    assert owners[0]["labels"] == {"benign": 31, "malignant": 33}
+    assert sum(owners[0]["outside"].values()) == 14
+
+
+def test_check_names_what_is_wrong_and_shows_the_others(tmp_path: Path) -> None:
+    for file in HOSPITALS.glob("*.*"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    with (tmp_path / "calder.csv").open("a") as file:
+        file.write("1,2\n")
+    done = call_here("data", "check", ".", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "has 2 values in line 54" in " ".join(done.stdout.split())
+    assert "bexley" in done.stdout
+
+
+def test_a_missing_folder_and_a_bad_file_are_sentences(tmp_path: Path) -> None:
+    done = call_here("data", "check", "nowhere", cwd=tmp_path)
+    assert done.returncode == 2
+    assert_sentence(done.stderr)
+    (tmp_path / "test.csv").write_text("")
+    done = call_here("data", "describe", "test.csv", cwd=tmp_path)
+    assert done.returncode == 2
+    assert_sentence(done.stderr)
+
+
+def test_label_can_be_named(tmp_path: Path) -> None:
+    (tmp_path / "test.csv").write_text("ill,age\n" + "".join(f"{n % 2},{n}\n" for n in range(40)))
+    done = call_here("data", "describe", "test.csv", "--label", "ill", cwd=tmp_path)
+    assert 'column = "ill"\nclasses = ["0", "1"]' in done.stdout
