@@ -22,7 +22,8 @@ from noisemarket.federated.models.model import Model, ModelMaker, Records
 from noisemarket.federated.protections import Protection, Upload, UploadTask
 from noisemarket.files import digest
 from noisemarket.ledger.contract import Contract
-from noisemarket.owner.folder import Arrays, Declined, OwnerFolder
+from noisemarket.ledger.receipts import UploadReceipt
+from noisemarket.owner.folder import LOST, Arrays, Declined, OwnerFolder
 from noisemarket.owner.terms import Plan, budget_of, protection_of
 from noisemarket.privacy.accountant import BudgetSpent
 from noisemarket.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise, round_noise
@@ -70,25 +71,30 @@ def released(
     start: Arrays,
     make: Callable[[NoiseSource], Arrays],
     budget: PrivacyBudget,
+    receipt: UploadReceipt | None = None,
 ) -> Arrays:
     """What goes out in a round from this global model: charged, made once, kept, and then given.
 
     It is charged before any record is looked at, for an error tells of the records, too. The same
     round from the same model once more gets the very same bits, whatever app asks, and costs
     nothing more. All else is made with new noise and charged anew: none ever serves for two
-    updates.
+    updates. It needs the curator's ``receipt`` of the upload before, where there is a contract with
+    both signatures.
     """
     name = _name_of(start, b"%d" % round_number)
     job = contract.job
     if (known := folder.release(job, name)) is not None:
         return known
+    denied = folder.keep_upload_receipt(contract, receipt, round_number)
+    if denied > max(1, int(LOST * contract.rounds)):
+        raise Declined(f"the curator says that {denied} uploads did not come")
     try:
         release_id = secrets.token_hex(16)
         folder.wallet().spend(job, round_number, release_id, budget.rho_per_round)
     except BudgetSpent:
         raise Declined("the privacy budget is spent") from None
     release = make(SimulatedNoise(plan["seed"]) if contract.simulated else SecureNoise())
-    folder.keep_release(job, name, release)
+    folder.keep_release(job, name, round_number, release)
     return release
 
 
@@ -143,8 +149,10 @@ class OwnRound:
         relation = self._folder.neighbours()
         return budget_of(self._contract, len(self._trainer.model), len(self), relation)
 
-    def upload(self, round_number: int, weights: Upload) -> Upload:
-        """Train from this global model; what is given was kept and charged."""
+    def upload(
+        self, round_number: int, weights: Upload, receipt: UploadReceipt | None = None
+    ) -> Upload:
+        """Train from this global model; what is given was charged and kept."""
         if weights.shape != (len(self._trainer.model),):
             raise Declined("the model is not the contracted one")
         contract, plan = self._contract, self._plan
@@ -157,4 +165,5 @@ class OwnRound:
         return released(
             self._folder, contract, plan, round_number, {WEIGHTS: weights}, train,
             self.own_budget,
+            receipt,
         )[WEIGHTS]  # fmt: skip
