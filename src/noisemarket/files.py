@@ -213,26 +213,39 @@ class JsonLines(Closing):
     process left, was never acted upon: reading skips it, and the next ``append`` replaces it. A
     whole document that lacks only its line end counts: another program may have cut that off.
     What is not ``durable`` is left to the system to write, for files that nothing depends on.
+    With ``last``, only the last line is read, however long the file is; ``wait`` for other users.
     """
 
     def __init__(
-        self, path: Path, field: str, user: str, *, create: bool = True, durable: bool = True
+        self,
+        path: Path,
+        field: str,
+        user: str,
+        *,
+        create: bool = True,
+        durable: bool = True,
+        last: bool = False,
+        wait: bool = False,
     ) -> None:
-        self._path, self._field, self._lock = path, field, exclusive(path, field, user)
+        self._path, self._field = path, field
+        self._lock = exclusive(path, field, user, wait=wait)
         self._durable = durable
         try:
-            if create:
+            new = create and not path.exists()
+            if new:
                 path.touch(exist_ok=True)
             self._file = path.open("r+b", buffering=0)  # a failed write must not come later
-            content = self._file.read()
+            start, content = last_line(self._file) if last else (0, self._file.read())
         except OSError as problem:
             self._lock.close()
             raise unusable(field, path, "used", problem) from None
-        sync_folder(path.parent)
-        self._size = _whole(content)
-        self._lines = content[: self._size]
+        if new or not content:
+            sync_folder(path.parent)
+        whole = _whole(content)
+        self._size = start + whole
+        self._lines = content[:whole]
         self._missing_end = b"\n" if self._lines and not self._lines.endswith(b"\n") else b""
-        self.unfinished = content[self._size :]
+        self.unfinished = content[whole:]
         """What a killed process, or another program, left after the last whole line."""
         self._process, self._sound = os.getpid(), True
 
@@ -290,6 +303,19 @@ def parse_json_lines(
             reason = f"is damaged in line {number}: {remedy}"
             raise BadInput(field, str(path), reason) from None
     return found
+
+
+def last_line(file: BinaryIO) -> tuple[int, bytes]:
+    """Where the last line of a file that has its end begins, and all from there on."""
+    end, size = file.seek(0, os.SEEK_END), 1 << 12
+    while True:
+        start = max(0, end - size)
+        file.seek(start)
+        content = file.read(end - start)
+        first = content.rfind(b"\n", 0, max(0, content.rfind(b"\n"))) + 1
+        if first or start == 0:
+            return start + first, content[first:]
+        size *= 4
 
 
 def _whole(content: bytes) -> int:

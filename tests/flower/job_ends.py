@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.support.agreed import charges
 
 from noisemarket.ledger.queries import account, contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.owner.folder import OwnerFolder, owner_folder
-from noisemarket.privacy.accountant import read_journal
 
 
 def deals(folder: Path) -> dict[str, tuple[Any, ...]]:
@@ -41,8 +41,7 @@ def own(folder: Path, name: str) -> OwnerFolder:
 
 
 def charged(folder: Path, name: str) -> list[int]:
-    journal = own(folder, name).journal(job_of(folder))
-    return [charge.round for charge in read_journal(journal).charges]
+    return [charge.round for charge in charges(own(folder, name), job_of(folder))]
 
 
 def told(folder: Path) -> dict[str, Any]:

@@ -13,12 +13,12 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from tests.flower.conftest import JOB, Node, ProcessGrid
 from tests.ledger.common import contract
+from tests.support.agreed import agree, charges
 
 from noisemarket.federated.protections.clipped import clipped
 from noisemarket.flower.client_mod import contract_mod
 from noisemarket.flower.owner_app import DECLINED, FAILED
 from noisemarket.owner.folder import OwnerFolder
-from noisemarket.privacy.accountant import read_journal
 
 pytestmark = pytest.mark.process
 
@@ -62,7 +62,7 @@ def agreed(name: str, index: int, path: Path, **changes: Any) -> dict[str, Any]:
     terms = {"protection": "clipped", "clip": CLIP, "shards": None, "settings": {}, "rounds": 100}
     terms |= {"simulated": True, "rho_cap": math.inf} | changes
     plan = {"index": index, "seed": 3, "model": {"parameters": SIZE}}
-    OwnerFolder(name, path).agree(contract(name, JOB, **terms), plan)
+    agree(OwnerFolder(name, path), contract(name, JOB, **terms), plan)
     return {"owner": name, "owner-folder": str(path)}
 
 
@@ -99,11 +99,8 @@ def test_nothing_but_the_protected_model_goes_out(tmp_path: Path) -> None:
     assert set(reply.content) == {"arrays", "metrics"}
     assert dict(reply.content["metrics"]) == {"num-examples": 1}
     assert reply.content["arrays"]["steps"].numpy() == [7]  # no float: as the curator sent it
-    journal = read_journal(OwnerFolder("anna", tmp_path).journal(JOB))
-    statement = journal.statement("anna")
-    assert statement.releases == 1
-    assert statement.protects.startswith("the owner's whole data")
-    assert statement.rho_per_round == pytest.approx((2 * CLIP / 0.5) ** 2 / 2, rel=1e-4)
+    (charge,) = charges(OwnerFolder("anna", tmp_path), JOB)
+    assert charge.rho == pytest.approx((2 * CLIP / 0.5) ** 2 / 2, rel=1e-4)
 
 
 def test_no_noise_serves_for_two_updates_whatever_app_asks(tmp_path: Path) -> None:
@@ -118,8 +115,8 @@ def test_no_noise_serves_for_two_updates_whatever_app_asks(tmp_path: Path) -> No
     made(0.0, 2)
     again = made(0.01)
     assert np.std(again - first) == pytest.approx(50.0 * np.sqrt(2.0), rel=0.1)
-    journal = read_journal(OwnerFolder("anna", tmp_path).journal(JOB))
-    assert [charge.round for charge in journal.charges] == [1, 2, 1]
+    made_of = charges(OwnerFolder("anna", tmp_path), JOB)
+    assert [charge.round for charge in made_of] == [1, 2, 1]
 
 
 def test_rounds_beyond_the_contract_are_refused(tmp_path: Path) -> None:
@@ -134,15 +131,15 @@ def test_another_contract_is_refused_before_anything_is_trained(
 ) -> None:
     reply = ask(folder(tmp_path), -1.0, **told)  # training would raise
     assert reply.error.code == DECLINED
-    assert not OwnerFolder("anna", tmp_path).journal(JOB).exists()
+    assert charges(OwnerFolder("anna", tmp_path), JOB) == []
 
 
 def test_training_that_fails_was_charged(tmp_path: Path) -> None:
     """An error may depend on the records: it tells of them as a release does."""
     config = folder(tmp_path, rho_cap=100.0)
     replies = [ask(config, -1.0, **{"server-round": number}) for number in (1, 2, 2, 3)]
-    journal = read_journal(OwnerFolder("anna", tmp_path).journal(JOB))
-    assert [charge.round for charge in journal.charges] == [1, 2, 2]
+    made_of = charges(OwnerFolder("anna", tmp_path), JOB)
+    assert [charge.round for charge in made_of] == [1, 2, 2]
     assert [one.error.code for one in replies] == [FAILED] * 3 + [DECLINED]  # 3 * 32 of 100
 
 
@@ -173,5 +170,5 @@ def test_flowers_own_strategy_trains_over_the_mod(tmp_path: Path) -> None:
     moved = np.concatenate([result.arrays[name].numpy().reshape(-1) - 1.0 for name in SHAPES])
     assert np.linalg.norm(moved) == pytest.approx(2 * CLIP, rel=1e-3)
     for name in ("anna", "bob"):
-        journal = read_journal(OwnerFolder(name, tmp_path / name).journal(JOB))
-        assert [charge.round for charge in journal.charges] == [1, 2]
+        made_of = charges(OwnerFolder(name, tmp_path / name), JOB)
+        assert [charge.round for charge in made_of] == [1, 2]

@@ -53,7 +53,7 @@ def test_an_owner_signs_nothing_that_costs_more_than_it_says(
         accept(changed(good, **changes), SIZE, math.inf)
     with pytest.raises(Declined, match="agreed to other rho_per_round"):
         accept(good, 10**9, math.inf)
-    with pytest.raises(Declined, match="agreed to other rho_cap"):
+    with pytest.raises(Declined, match="more privacy than the owner sells"):
         accept(good, SIZE, good.rho_cap / 2)
     assert not (tmp_path / "anna" / "jobs").exists()  # it has agreed to nothing
 

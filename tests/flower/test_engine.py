@@ -15,6 +15,7 @@ from flwr.clientapp import ClientApp
 from tests.flower.conftest import JOB, NAMES, Node, ProcessGrid, small
 from tests.flower.overheard import BareUpdates, Overheard
 from tests.flower.training import engine_over, train_over
+from tests.support.agreed import charges
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.federated.models.cnn import CNN, cnn_of
@@ -22,7 +23,6 @@ from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.flower.owner_app import owner_app
 from noisemarket.market.orders import Order
 from noisemarket.owner.folder import OwnerFolder
-from noisemarket.privacy.accountant import read_journal
 
 pytestmark = pytest.mark.process
 
@@ -59,8 +59,8 @@ def test_a_job_is_charged_by_each_owner_and_takes_two_messages_a_round(
     with np.load(tmp_path / "run" / "model.npz") as model:
         size = 4 * len(model["weights"])
     for name in NAMES:
-        path = OwnerFolder(name, Path(owners[name]["owner-folder"])).journal(JOB)
-        assert [charge.round for charge in read_journal(path).charges] == [1, 2]
+        made_of = charges(OwnerFolder(name, Path(owners[name]["owner-folder"])), JOB)
+        assert [charge.round for charge in made_of] == [1, 2]
     kinds = [one.kind for one in done.traffic]
     assert kinds == (["train"] * 2 if named else ["query.hello", "train", "train"])
     assert all(3 * size < one.bytes_in < 3 * size + 2000 for one in done.traffic[-2:])

@@ -13,6 +13,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from tests.flower.conftest import JOB, NAMES, make_order, small
 from tests.flower.training import deal
 from tests.ledger.common import changed, contract
+from tests.support.agreed import agree
+from tests.support.agreed import charges as charged
 from torch import nn
 
 from noisemarket.errors import BadInput
@@ -20,7 +22,6 @@ from noisemarket.flower.owner_app import DECLINED, FAILED, owner_app
 from noisemarket.market.local_engine import LocalEngine
 from noisemarket.market.orders import Order
 from noisemarket.owner.folder import Declined, OwnerFolder
-from noisemarket.privacy.accountant import read_journal
 
 pytestmark = pytest.mark.process
 
@@ -43,8 +44,7 @@ def start(order: Order) -> np.ndarray:
 
 
 def charges(config: Config) -> int:
-    path = OwnerFolder("anna", Path(config["owner-folder"])).journal(JOB)
-    return len(read_journal(path).charges) if path.exists() else 0
+    return len(charged(OwnerFolder("anna", Path(config["owner-folder"])), JOB))
 
 
 def test_an_owner_says_who_it_is(owners: dict[str, Config]) -> None:
@@ -152,7 +152,7 @@ def test_what_cannot_be_charged_is_not_made(
     order = make_order("secure")
     config = deal(order, NAMES, {}, tmp_path)[NAMES[0]]
     with monkeypatch.context() as patched:
-        patched.setattr("noisemarket.owner.round.JournalledAccountant", lambda *given: 1 / 0)
+        patched.setattr("noisemarket.owner.wallet.Wallet.spend", lambda *given: 1 / 0)
         assert call(config, ask(start(order))).has_error()
     assert not (tmp_path / "anna" / "jobs" / JOB / "release.npz").exists()
     assert not call(config, ask(start(order))).has_error()
@@ -168,8 +168,9 @@ def test_all_that_an_owner_keeps_is_for_it_alone(tmp_path: Path) -> None:
         os.umask(before)
     folder = Path(config["owner-folder"])
     names = {path.name for path in folder.rglob("*")}
-    kept = {"signing-key.pem", "records.npz", "terms.json", "release.npz", "privacy.journal"}
-    assert names == kept | {"jobs", JOB}
+    kept = {"signing-key.pem", "records.npz", "terms.json", "release.npz"}
+    wallet = OwnerFolder(NAMES[0], folder).wallet().path
+    assert names == kept | {"jobs", JOB, wallet.name, wallet.with_suffix(".head").name}
     for path in (folder, *folder.rglob("*")):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
@@ -197,16 +198,16 @@ def test_a_spent_budget_is_refused_without_saying_how_much(tmp_path: Path) -> No
         rounds=100,
         rho_cap=80.0,
     )  # a round costs 12.5 + ...
-    folder.agree(terms, {"index": 0, "seed": 0, "model": {}})
+    agree(folder, terms, {"index": 0, "seed": 0, "model": {}})
     config = {"owner": "anna", "owner-folder": str(tmp_path)}
     numbers = [{"server-round": number} for number in range(1, 9)]
     replies = [call(config, ask(start(order), **number)) for number in numbers]
     errors = [reply.error for reply in replies if reply.has_error()]
     assert 0 < len(errors) < 8
     assert {error.reason for error in errors} == {"the privacy budget is spent"}
-    spent = read_journal(folder.journal(JOB)).statement("anna")
-    assert spent.rho_total <= 80.0
-    assert spent.releases == 8 - len(errors)
+    spent = charged(folder, JOB)
+    assert sum(charge.rho for charge in spent) <= 80.0
+    assert len(spent) == 8 - len(errors)
 
 
 class Leaking(nn.Module):

@@ -364,6 +364,7 @@ def agent_and_quotes(
     invitation, sheet = asked.invitation, asked.batch
     own = OwnerFolder("0", folder)
     own.keep_private(NUMBERS)
+    own.keep_records(np.zeros((20, 4), np.float32), np.zeros(20, np.int64))
     return OwnerAgent(own, config), invitation, sheet
 
 
@@ -407,7 +408,7 @@ def test_a_cap_that_is_no_number_is_none(standing: Offered, tmp_path: Path, cap:
 
 def test_a_cap_of_the_owners_own_is_kept(offered: Offered) -> None:
     offered.node.config["rho-cap"] = offered.contract.rho_cap / 2
-    assert "other rho_cap" in str(offered.offer(offered.contract).error.reason)
+    assert "more privacy than the owner sells" in str(offered.offer(offered.contract).error.reason)
 
 
 def test_a_loss_without_bound_is_signed_only_where_the_owner_says_so(tmp_path: Path) -> None:
@@ -418,7 +419,7 @@ def test_a_loss_without_bound_is_signed_only_where_the_owner_says_so(tmp_path: P
     assert config.pop("allow-unbounded") is True  # of the scenario
     assert "named no rho-cap" in str(offered.offer(offered.contract).error.reason)
     config["rho-cap"] = 1e300
-    assert "other rho_cap" in str(offered.offer(offered.contract).error.reason)
+    assert "more privacy than the owner sells" in str(offered.offer(offered.contract).error.reason)
     del config["rho-cap"]
     config["allow-unbounded"] = True
     assert offered.contract.rho_per_round == np.inf

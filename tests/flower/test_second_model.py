@@ -22,7 +22,6 @@ from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.owner.folder import OwnerFolder
-from noisemarket.privacy.accountant import read_journal
 
 pytestmark = pytest.mark.process
 
@@ -73,11 +72,11 @@ def test_it_learns_under_its_noise_and_every_release_is_charged(
         for one, name in zip(contracts(ledger), deals, strict=True):
             assert (one.contract.owner, one.state) == (name, "signed")
             owner = OwnerFolder(name, tmp_path / "owners" / name)
-            statement = read_journal(owner.journal(local["JOB"])).statement(owner.name)
-            assert statement.releases == ROUNDS
-            assert statement.rho_total == pytest.approx(one.contract.rho_cap)
-            assert statement.rho_total == pytest.approx(ROUNDS * 2 * CLIP**2 / sigma**2, rel=1e-3)
-            assert "whole data" in statement.protects
+            held = owner.wallet().account().open[local["JOB"]]
+            assert held.releases == ROUNDS
+            assert held.spent == pytest.approx(one.contract.rho_cap)
+            assert held.spent == pytest.approx(ROUNDS * 2 * CLIP**2 / sigma**2, rel=1e-3)
+            assert "whole data" in held.terms.protects
     for reply in grid.heard:  # neither the loss nor the number of records
         assert dict(reply.content["metrics"]) == {"num-examples": 1}
 
@@ -93,6 +92,5 @@ def test_an_owner_declines_a_round_that_its_contract_does_not_have(
     server.train(grid, tmp_path, local["JOB"], 2)
     last = [(one.has_error() and one.error.reason) or "" for one in grid.heard]
     assert last == ["", "", *["the contract has no such round"] * 2]
-    for name, config in configs.items():
-        journal = OwnerFolder.of(config).journal(local["JOB"])
-        assert read_journal(journal).statement(name).releases == 1
+    for config in configs.values():
+        assert OwnerFolder.of(config).wallet().account().open[local["JOB"]].releases == 1

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flwr.serverapp import Grid
+from tests.support.agreed import agree
 
 from noisemarket.errors import NoisemarketError
 from noisemarket.federated.engine import Job
@@ -68,7 +69,7 @@ def deal(
             "count_cap": None,
         }
         plan = {"index": index, "seed": job.seed, "model": dict(model)}
-        owner.agree(contract_of(stated, budget, len(held)), plan)
+        agree(owner, contract_of(stated, budget, len(held)), plan)
         configs[name] = {"owner": name, "owner-folder": str(owner.path.resolve())}
     return configs
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ class Parties:
 
     def sign(self, contract: Contract) -> str:
         """The owner's signature, if that is what it agreed to."""
-        return self.owner.sign(contract, [self.draft()])
+        return self.owner.sign(contract, [self.draft()], self.budget, math.inf)
 
 
 def parties(images: Path, folder: Path) -> Parties:

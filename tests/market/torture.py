@@ -45,7 +45,7 @@ from tests.market.common import here, settings, state, write_images
 
 from noisemarket.cli import main
 from noisemarket.errors import LedgerError
-from noisemarket.files import load_arrays
+from noisemarket.files import load_arrays, read_json_lines
 from noisemarket.ledger.database import LEDGER_FILE
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
@@ -248,16 +248,18 @@ def look(job: Job) -> None:
 def _charges(job: Job) -> list[tuple[object, int]]:
     """Owner and round of all that was charged."""
     if job.kind == FLOWER:
-        files = sorted((job.folder / "owners").glob("*/jobs/*/privacy.journal"))
-    else:
-        files = [job.folder / "owners" / folders.JOURNAL]
-    found: list[tuple[object, int]] = []
-    for file in files:
-        if file.exists() and b"\n" in file.read_bytes():
-            who = file.parents[2].name if job.kind == FLOWER else ""
-            charges = read_journal(file).charges
-            found += [(f"{who}{charge.owner}", charge.round) for charge in charges]
-    return found
+        files = sorted((job.folder / "owners").glob("*/wallet-*.jsonl"))
+        lines = [(file.parent.name, line) for file in files for line in whole_lines(file)]
+        return [(who, line["round"]) for who, line in lines if line["did"] == "spend"]
+    file = job.folder / "owners" / folders.JOURNAL
+    if not file.exists() or b"\n" not in file.read_bytes():
+        return []
+    return [(str(charge.owner), charge.round) for charge in read_journal(file).charges]
+
+
+def whole_lines(file: Path) -> list[dict[str, Any]]:
+    """The lines of a wallet, without one that was cut off."""
+    return read_json_lines(file, "wallet", dict)
 
 
 def _rounds(job: Job) -> set[tuple[object, int]]:

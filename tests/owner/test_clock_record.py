@@ -37,7 +37,7 @@ def side(**more: float) -> OwnerSide:
 
 def agent(folder: Path, **more: object) -> OwnerAgent:
     made = OwnerFolder("anna", private_folder(folder / "anna"))
-    made.keep_private(OWN | {"rho_cap": 100.0} | more)
+    made.keep_private(OWN | {"allow_unbounded": True} | more)
     return OwnerAgent(made)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from noisemarket.cli import data, flower, ledger
+from noisemarket.cli import data, flower, ledger, owner
 from noisemarket.cli.audit import audit
 from noisemarket.cli.calibrate import calibrate
 from noisemarket.cli.compare import compare
@@ -25,7 +25,7 @@ HELP = {"help_option_names": ["-h", "--help"]}
 
 EXAMPLES: dict[Callable[..., object], list[str]] = {
     run: ["run", "run mine.toml --set owners=20 --seed 7 --out runs/mine",
-          "run --resume runs/mine"],
+          "run --owners-folder consortium", "run --resume runs/mine"],
     dashboard: ["dashboard runs --port 8080"],
     negotiate: ["negotiate --preset paper --mechanism dypp --contracts contracts.csv"],
     compare: ["compare --mechanisms clock,dypp,pain_fl,uniform --set owners=50"],
@@ -34,7 +34,8 @@ EXAMPLES: dict[Callable[..., object], list[str]] = {
     train: ["train --contracts contracts.csv --set rounds=10", "train --sigma 0.3"],
     calibrate: ["calibrate --sigmas 0,0.3,0.6 --seeds 3 --name mine"],
     audit: ["audit --set protection=sharded"],
-    privacy: ["privacy --sigma 0.3", "privacy --epsilon 2 --set protection=clipped"],
+    privacy: ["privacy --sigma 0.3", "privacy --epsilon 2 --set protection=clipped",
+              "privacy --rho 0.1 --rho 0.25"],
     scenario: ["scenario --preset paper > mine.toml", "scenario --explain"],
 }  # fmt: skip
 GROUPS: dict[str, tuple[str, list[Callable[..., object]]]] = {
@@ -42,6 +43,7 @@ GROUPS: dict[str, tuple[str, list[Callable[..., object]]]] = {
         "Read a ledger: what was agreed, delivered and paid, and whether it can be trusted.",
         [ledger.ls, ledger.show, ledger.verify, ledger.export, ledger.statement],
     ),
+    "owner": ("Read an owner's folder: what its records have cost.", [owner.account]),
     "data": (
         "Describe records, and check owners' tables against a description.",
         [data.describe, data.check],

@@ -144,7 +144,11 @@ def statement(
     """Show what an owner sold, what it cost in privacy, and what it was paid."""
     from noisemarket.ledger import queries
     from noisemarket.ledger.store import reading
-    from noisemarket.show.ledger_report import contract_statement, statement_shown
+    from noisemarket.show.ledger_report import (
+        contract_statement,
+        statement_shown,
+        statement_totals,
+    )
 
     with reading(where) as ledger:
         ids = [each.id for each in queries.documents(ledger) if each.owner == owner]
@@ -155,6 +159,7 @@ def statement(
         "owner": owner,
         "contracts": [contract_statement(account) for account in accounts],
         "paid_micro": sum(account.paid or 0 for account in accounts),
+        "totals": statement_totals(accounts),
     }
     common.show(as_json, document, *statement_shown(document))
 

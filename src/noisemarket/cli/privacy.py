@@ -18,10 +18,14 @@ def privacy(
         float | None, Option(help="Noise scale on the uploaded model: what it costs in privacy.")
     ] = None,
     epsilon: Annotated[float | None, Option(help="Epsilon: which noise scale it needs.")] = None,
+    rho: Annotated[
+        list[float] | None,
+        Option(help="zCDP of a job: what epsilon it is; can be repeated: jobs add up."),
+    ] = None,
     as_json: opt.Json = False,
 ) -> None:
     """Show what noise costs in privacy, and which noise an epsilon needs."""
     from noisemarket.show.privacy_report import privacy_answer, privacy_shown
 
-    document = privacy_answer(load(file, preset, settings), sigma, epsilon)
+    document = privacy_answer(load(file, preset, settings), sigma, epsilon, rho or ())
     show(as_json, document, *privacy_shown(document))

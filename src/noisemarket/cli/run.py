@@ -84,11 +84,21 @@ def run(
     engine: Annotated[
         str | None, Option(help="embedded (default), or flower: Flower's simulation.")
     ] = None,
+    owners_folder: Annotated[
+        str | None,
+        Option(
+            metavar="FOLDER",
+            help="Owners that outlive the run: keys, private numbers, wallets, and one ledger of "
+            "all jobs. Without it owners are simulated and thrown away.",
+        ),
+    ] = None,
     workers: opt.Workers = None,
     as_json: opt.Json = False,
 ) -> None:
     """Run the whole market: negotiate, sign, train under contract, verify and pay."""
     given = {"engine": engine, "draws": draws, "baselines": baselines}
+    if owners_folder is not None:
+        given["owners_folder"] = str(lasting_folder(owners_folder))
     if resume is None:
         scenario = load(
             file, preset, settings, seed,
@@ -162,7 +172,20 @@ def _chosen(scenario: Scenario, given: Choices, noted: Mapping[str, Any]) -> Cho
         need_flower(simulation=True)
     if baselines is None:
         baselines = noted.get("baselines", harmless(scenario))
-    return {"engine": engine, "draws": given["draws"] or draws, "baselines": baselines}
+    chosen = {"engine": engine, "draws": given["draws"] or draws, "baselines": baselines}
+    owners = given.get("owners_folder", noted.get("owners_folder"))
+    return chosen if owners is None else {**chosen, "owners_folder": str(owners)}
+
+
+def lasting_folder(path: str) -> Path:
+    """A folder for owners that outlive a run: a new one, or one that holds nothing else."""
+    folder = Path(path).absolute()
+    if folder.exists() and not folder.is_dir():
+        raise BadInput("--owners-folder", path, "is a file: name a folder.")
+    found = [one.name for one in folder.iterdir()] if folder.is_dir() else []
+    if found and not any(name.startswith("owner-") for name in found):
+        raise BadInput("--owners-folder", path, "holds something else: name a new folder.")
+    return folder
 
 
 def carry_out(
@@ -188,7 +211,7 @@ def carry_out(
         compared: Compared = {}
         others: list[Alternative] = []
         try:
-            outcome = _market(choices["engine"], market, folder.path, workers, stop, bar)
+            outcome = _market(choices, market, folder.path, workers, stop, bar)
             if choices["baselines"]:
                 others = alternatives(outcome, workers)
                 compared = _baselines(folder, outcome, others, choices["draws"], workers, stop, bar)
@@ -208,6 +231,7 @@ def carry_out(
     elif others and market.scenario.training.data in PUBLIC:
         said.append(_PUBLIC.format(name=data.name))
     said += data.remarks
+    said += _whose(choices, folder)
     said += [f"Owner {owner} broke its contract: {why}." for owner, why in outcome.broken.items()]
     said += [
         *paths(folder, figures),
@@ -223,6 +247,15 @@ def carry_out(
     show(as_json, result, *tables, *said)
 
 
+def _whose(choices: Choices, folder: RunFolder) -> list[str]:
+    """Whether the owners outlive the run, and what they have left."""
+    if (root := choices.get("owners_folder")) is None:
+        return ["Owners are simulated, and thrown away with this run: --owners-folder keeps them."]
+    from noisemarket.show.account_report import write_accounts
+
+    return write_accounts(folder, Path(root))
+
+
 def _why_nothing(outcome: MarketOutcome) -> str:
     """Why no owner sold anything."""
     budget = outcome.negotiation.scenario.market.budget
@@ -232,7 +265,12 @@ def _why_nothing(outcome: MarketOutcome) -> str:
 
 
 def _market(
-    engine: str, market: PreparedMarket, folder: Path, workers: int | None, stop: Stop, bar: Bar
+    choices: Choices,
+    market: PreparedMarket,
+    folder: Path,
+    workers: int | None,
+    stop: Stop,
+    bar: Bar,
 ) -> MarketOutcome:
     """Run the market, with a progress bar for each of its steps."""
     from noisemarket.market import events, job
@@ -245,13 +283,15 @@ def _market(
     def watch(seen: Progress) -> None:
         bar.update(talk, completed=seen.done, total=seen.total)
 
-    if engine == FLOWER:
+    root = choices.get("owners_folder")
+    lasting = {} if root is None else {"owners": Path(root), "renew": choices.get("renew", False)}
+    if choices["engine"] == FLOWER:
         from noisemarket.flower.simulation import run_simulation
 
-        run = run_simulation(market, folder, workers=workers, watch=watch, stop=stop)
+        run = run_simulation(market, folder, workers=workers, watch=watch, stop=stop, **lasting)
     else:
         run = job.run_market(
-            market, folder, workers=workers, threads=workers, watch=watch, stop=stop
+            market, folder, workers=workers, threads=workers, watch=watch, stop=stop, **lasting
         )
     for event in run:
         if isinstance(event, events.Signed):

@@ -77,7 +77,8 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
                 own = round_noise(noise, plan["index"], task.round_number)
                 return model.arrays(before + protection.protect(update, contract.sigma, own))
 
-            number, budget = task.round_number, budget_of(contract, size, records=1)
+            number = task.round_number
+            budget = budget_of(contract, size, 1, folder.neighbours())
             release = released(folder, contract, plan, number, start, train, budget)
             counted = MetricRecord({"num-examples": 1})
             content = RecordDict({arrays: record_of(release), metrics: counted})

@@ -135,7 +135,7 @@ def check_node(path: Path) -> list[str]:
     try:
         owners = owners_of(config)
         for one in owners.values():
-            OwnerAgent(OwnerFolder.of(one), one).rho_cap()
+            OwnerAgent(OwnerFolder.of(one), one).limits()
     except Declined as problem:
         raise BadInput("NODE_CONFIG", str(path), f"{problem}.") from None
     return list(owners)

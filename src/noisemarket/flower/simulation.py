@@ -22,6 +22,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+import numpy as np
 import tomli_w
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
@@ -36,13 +37,12 @@ from noisemarket.ledger.keys import KeyPair
 from noisemarket.machine import available_cores
 from noisemarket.market.events import Event
 from noisemarket.market.job import run_market
+from noisemarket.market.lasting import own_numbers, records_of
 from noisemarket.market.negotiation import Negotiation
 from noisemarket.market.orders import PreparedMarket, check_asks, prepare
 from noisemarket.market.outcome import MarketOutcome, MarketRun, Steps
 from noisemarket.market.run_folder import MarketFolder
 from noisemarket.owner.folder import RECORDS, OwnerFolder, owner_folder
-from noisemarket.owner.simulated import preferences
-from noisemarket.pricing.draws import seeds
 from noisemarket.pricing.mechanism import Stop, Watch
 
 Value = str | int | float | bool
@@ -65,7 +65,9 @@ _VARIABLES = {
 }
 
 
-def deal_out(market: PreparedMarket, root: Path, curator_key: str = "") -> dict[str, NodeConfig]:
+def deal_out(
+    market: PreparedMarket, root: Path, curator_key: str = "", *, renew: bool = False
+) -> dict[str, NodeConfig]:
     """Give every owner a folder with its records and preferences, unless it has them already.
 
     For simulations: real owners bring their own. Owners cap their privacy loss where the scenario
@@ -73,16 +75,16 @@ def deal_out(market: PreparedMarket, root: Path, curator_key: str = "") -> dict[
     Returns the node config of each owner, by name.
     """
     scenario, environment, job = market.scenario, market.environment, market.order.job
-    seed = seeds(scenario.play_seed())[0]
     configs: dict[str, NodeConfig] = {}
     for index, owner in enumerate(environment.population):
         folder = OwnerFolder(owner.name, owner_folder(root, owner.name))
         private_folder(folder.path)
-        if not (folder.path / RECORDS).exists():
+        own = records_of(market, index)
+        if not (folder.path / RECORDS).exists() or folder.records_digest() != own:
             held = job.partition.indices[index]
             images = job.data.ready(job.data.train_images[held])
-            folder.keep_records(images, job.data.train_labels[held])
-        folder.keep_private(preferences(environment, index, seed))
+            folder.keep_records(images, job.data.train_labels[held], digest=np.array(own))
+        folder.keep_private(own_numbers(scenario, environment, index), renew=renew)
         config: dict[str, Value] = {"owner": owner.name, "owner-folder": str(folder.path.resolve())}
         if curator_key:
             config["curator-key"] = curator_key
@@ -103,12 +105,16 @@ def run_simulation(
     workers: int | None = None,
     watch: Watch = lambda progress: None,
     stop: Stop | None = None,
+    owners: Path | None = None,
+    renew: bool = False,
 ) -> MarketRun:
     """Run a market over Flower's simulation; again, to resume it.
 
     Args:
         market: what to run.
         folder: where the job keeps its files, as that of an embedded market.
+        owners: the folder of owners that outlive the run, by default in the job's own; with
+            ``renew`` they take the scenario's numbers.
         workers: worker processes, by default one for each core.
         watch: is told how negotiation goes.
         stop: when it returns True the job stops, and can be resumed.
@@ -118,18 +124,20 @@ def run_simulation(
         raise MissingExtra("Flower's simulation", "flower")
     path = MarketFolder(Path(folder).resolve())
     count = workers or available_cores()
-    return MarketRun(_steps(market, path, count, watch, stop or (lambda: False)))
+    given = watch, stop or (lambda: False)
+    return MarketRun(_steps(market, path, count, *given, owners, renew))
 
 
 def _steps(
-    market: PreparedMarket, folder: MarketFolder, workers: int, watch: Watch, stop: Stop
-) -> Steps:
+    market: PreparedMarket, folder: MarketFolder, workers: int, watch: Watch, stop: Stop,
+    owners: Path | None, renew: bool,
+) -> Steps:  # fmt: skip
     folder.prepare()
     key = KeyPair.obtain(folder.curator).public_hex
-    configs = deal_out(market, folder.owners, key)
+    configs = deal_out(market, owners or folder.owners, key, renew=renew)
     for restarts_left in reversed(range(RESTARTS + 1)):
         try:
-            outcome = yield from _simulated(market, folder, configs, workers, watch, stop)
+            outcome = yield from _simulated(market, folder, configs, workers, watch, stop, owners)
         except WorkersDied:
             if not restarts_left:
                 raise
@@ -147,6 +155,7 @@ def _simulated(
     workers: int,
     watch: Watch,
     stop: Stop,
+    owners: Path | None,
 ) -> Steps:
     """Run the curator in a ServerApp, whose thread hands its events to this one."""
     events, outcomes, closed = SimpleQueue[Event | None](), list[MarketOutcome](), list[bool]()
@@ -158,7 +167,7 @@ def _simulated(
         names = [str(name) for name in blind.environment.population.names]
         channel = FlowerChannel(grid, names, folder, bounds)
         run = run_market(
-            blind, folder.path, channel=channel,
+            blind, folder.path, channel=channel, owners=owners,
             curator=folder.curator, watch=watch, stop=lambda: bool(closed) or stop(),
         )  # fmt: skip
         for event in run:

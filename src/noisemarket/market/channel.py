@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from noisemarket.errors import NoisemarketError
-from noisemarket.federated.engine import Engine, Job, Score, Weights
+from noisemarket.federated.engine import Engine, Job, Score, Weights, at_model
 from noisemarket.federated.protections import Upload
 from noisemarket.files import Closing
 from noisemarket.game.protocol import Contracts
@@ -26,8 +26,10 @@ from noisemarket.owner.folder import Declined, OwnerFolder, owner_folder
 from noisemarket.owner.invitations import JobInvitation
 from noisemarket.owner.owner_messages import JobSettled, Question, Refused, Reply, Train, Update
 from noisemarket.owner.simulated import SimulatedOwner, preferences
+from noisemarket.owner.terms import in_relation
 from noisemarket.pricing.draws import seeds
 from noisemarket.privacy.accountant import read_journal
+from noisemarket.privacy.noise import round_noise
 
 EngineMaker = Callable[[Job], Engine]
 """Makes what trains a job: for example a subclass of ``Engine``."""
@@ -88,12 +90,20 @@ class Channel(Closing):
 
 
 class LocalChannel(Channel):
-    """Owners that this process acts for, each with a folder of its own."""
+    """Owners that this process acts for, each with a folder of its own; ``lasting`` are those that
+    outlive the run."""
 
     simulated = True
 
-    def __init__(self, market: PreparedMarket, folder: MarketFolder, engine: EngineMaker) -> None:
+    def __init__(
+        self,
+        market: PreparedMarket,
+        folder: MarketFolder,
+        engine: EngineMaker,
+        lasting: Sequence[SimulatedOwner] | None = None,
+    ) -> None:
         self._market, self._folder, self._make = market, folder, engine
+        self._lasting = lasting
         self._order: Order | None = None
         self._engine: Engine | None = None
         self.journal = folder.owners / JOURNAL
@@ -101,6 +111,8 @@ class LocalChannel(Channel):
     @cached_property
     def owners(self) -> list[SimulatedOwner]:
         """The owners, in the order of the population."""
+        if self._lasting is not None:
+            return list(self._lasting)
         environment, root = self._market.environment, self._folder.owners
         seed = seeds(self._market.scenario.play_seed())[0]
         names = map(str, environment.population.names)
@@ -119,7 +131,8 @@ class LocalChannel(Channel):
         if isinstance(first, Train):
             if self._engine is None:
                 raise NoisemarketError("Training has not started: call start_training.")
-            sent = self._engine.train(first.round_number, first.weights, list(questions))
+            charged = self._charged(first, questions)
+            sent = self._engine.train(first.round_number, first.weights, charged)
             return {index: Update(one) for index, one in sent.items() if one is not None}
         if isinstance(first, JobSettled) and self._order is not None:
             statements = self._order.statements(read_journal(self.journal))
@@ -133,9 +146,24 @@ class LocalChannel(Channel):
                 replies[index] = Refused(str(problem))
         return replies
 
+    def _charged(self, first: Train, owners: Iterable[int]) -> list[int]:
+        """Those of the owners whose wallets, if they have any, cover a round; it is charged."""
+        if self._lasting is None or self._order is None:
+            return list(owners)
+        noise, number = at_model(self._order.job.noise_source(), first.weights), first.round_number
+        return [
+            index
+            for index in owners
+            if self.owners[index].spend(
+                first.job, number, round_noise(noise, index, number).release_id()
+            )
+        ]
+
     def noted(self, job: str, curator_key: str) -> Iterable[tuple[Head, str]]:
-        folders = (path for path in self._folder.owners.iterdir() if path.is_dir())
-        owners = (OwnerFolder(path.name, path, one_job=True) for path in folders)
+        owners: Iterable[OwnerFolder] = (owner.folder for owner in self._lasting or ())
+        if self._lasting is None:
+            folders = (path for path in self._folder.owners.iterdir() if path.is_dir())
+            owners = (OwnerFolder(path.name, path, one_job=True) for path in folders)
         return [head for owner in owners for head in owner.noted(job, curator_key)]
 
     def agree(self, invitation: JobInvitation, contracts: Contracts) -> None:
@@ -147,9 +175,15 @@ class LocalChannel(Channel):
         if order.job.noise == "secure":
             order = replace(order, job=replace(order.job, noise_key=self._folder.noise_key()))
         self._order = order
-        sizes = order.job.partition.sizes.tolist()
+        sizes, dimension = order.job.partition.sizes.tolist(), order.job.first_weights().size
         for owner, budget, records in zip(self.owners, order.budgets, sizes, strict=True):
-            owner.work = budget, int(records)
+            own = budget
+            if owner.wallet() is not None:
+                relation = owner.folder.neighbours()
+                reach = order.job.protection.sensitivity(dimension, int(records), relation)
+                named = replace(budget, owner=owner.folder.name)
+                own = in_relation(named, replace(named, sensitivity=reach, neighbours=relation))
+            owner.work = budget, own, int(records)
         return order
 
     def start_training(self, job: Job) -> None:

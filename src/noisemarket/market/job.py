@@ -23,6 +23,7 @@ from noisemarket.files import exclusive, save_arrays, write_atomic
 from noisemarket.game.protocol import Contracts
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
+from noisemarket.ledger.database import LEDGER_FILE
 from noisemarket.ledger.entries import SETTLED, SIGNED
 from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.money import MOST, prices
@@ -33,6 +34,7 @@ from noisemarket.market import events
 from noisemarket.market.channel import Channel, ChannelEngine, EngineMaker, LocalChannel
 from noisemarket.market.events import EVENTS, Event, EventFile
 from noisemarket.market.inspection import UploadInspector
+from noisemarket.market.lasting import with_lasting_owners
 from noisemarket.market.local_engine import LocalEngine
 from noisemarket.market.negotiation import Negotiation, run_options
 from noisemarket.market.offers import (
@@ -85,6 +87,8 @@ def run_market(
     engine: EngineMaker | None = None,
     channel: Channel | None = None,
     curator: str | Path | None = None,
+    owners: str | Path | None = None,
+    renew: bool = False,
     workers: int | None = None,
     threads: int | None = None,
     watch: Watch = lambda progress: None,
@@ -99,6 +103,9 @@ def run_market(
             default worker processes.
         channel: the way to the owners, by default to owners that this process acts for.
         curator: the folder of the curator's key, by default in the job's own folder.
+        owners: a folder of owners that outlive the run, with their wallets and, unless the scenario
+            names another, one ledger of all jobs; by default owners are thrown away with the job.
+        renew: whether these owners take the scenario's numbers in the place of their own.
         workers: how many worker processes train, by default one for each core.
         threads: how many threads negotiate, by default one for each core.
         watch: is told how negotiation goes.
@@ -120,16 +127,24 @@ def run_market(
         scenario = prepare(scenario or Scenario.from_preset("market"))
     path = MarketFolder(Path(folder))
     engine = engine or (lambda job: LocalEngine(job, workers, stop))
-    channel = channel or LocalChannel(scenario, path, engine)
+    ledger = scenario.scenario.market.ledger
+    if owners is not None and not ledger:
+        ledger = f"sqlite:///{(Path(owners) / LEDGER_FILE).absolute()}"
+    if channel is None:
+        lasting = None
+        if owners is not None:
+            scenario, lasting = with_lasting_owners(scenario, path, Path(owners), renew=renew)
+        channel = LocalChannel(scenario, path, engine, lasting)
     key = path.curator if curator is None else Path(curator)
     stop = stop or (lambda: False)
-    return MarketRun(_steps(scenario, path, channel, key, threads, watch, stop))
+    return MarketRun(_steps(scenario, path, channel, ledger, key, threads, watch, stop))
 
 
 def _steps(
     market: PreparedMarket,
     folder: MarketFolder,
     channel: Channel,
+    ledger_url: str,
     key: Path,
     threads: int | None,
     watch: Watch,
@@ -139,8 +154,7 @@ def _steps(
     folder.prepare()
     with exclusive(folder.curator, "folder"), EventFile(folder.curator / EVENTS) as file:
         resumed = (folder.path / JOB).exists()
-        given = market.scenario.market
-        manifest = folder.manifest(given.ledger)
+        manifest = folder.manifest(ledger_url)
         curator = Curator(key)
         with curator.ledger(folder.ledger(manifest), folder.curator / HEAD) as ledger:
             book = ReceiptBook(curator, ledger, folder.curator)

@@ -251,7 +251,8 @@ def _fingerprint(
     owners keep to themselves is not part of it: a reader of the checkpoint could guess it.
     """
     population = environment.population
-    unset = None if scenario.privacy.settings else {"settings"}
+    beside = {"rho_budget", "epsilon_budget"}  # what owners allow says nothing of how they train
+    unset = beside if scenario.privacy.settings else beside | {"settings"}
     settings = {
         "seed": scenario.seed,
         "training": scenario.training.model_dump(mode="json", exclude={"data"}),

@@ -24,7 +24,7 @@ from noisemarket.federated.protections import PROTECTIONS
 from noisemarket.federated.protections.protection import privacy_sold
 from noisemarket.files import write_json
 from noisemarket.game.levels import FloatArray, Levels
-from noisemarket.game.sides import Behaviour, OwnerSide
+from noisemarket.game.sides import SLACK, Behaviour, OwnerSide
 from noisemarket.ledger.contract import Contract, moment
 from noisemarket.ledger.entries import SETTLED, SIGNED
 from noisemarket.ledger.keys import OWNER, PRIVATE, SignedContract
@@ -51,9 +51,11 @@ from noisemarket.owner.terms import (
     differing_fields,
     protection_of,
 )
+from noisemarket.owner.wallet import Balance, Wallet
 from noisemarket.pricing.messages import OwnerPlayer, ProposalBatch, QuoteBatch, owner_player
-from noisemarket.privacy.accountant import read_journal
+from noisemarket.privacy.accountant import TOLERANCE, BudgetSpent
 from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
+from noisemarket.privacy.zcdp import gaussian_rho_for_epsilon, sigma_for_rho
 
 if TYPE_CHECKING:
     from noisemarket.owner.round import Models
@@ -61,6 +63,11 @@ if TYPE_CHECKING:
 PREFERENCES = ("privacy_cost", "markup", "payment_value", "privacy_weight")
 """What an owner must say about itself in ``private.json``."""
 
+LIMITS = ("rho_cap", "rho_budget", "epsilon_budget")
+"""What an owner sells at most: in one job, and twice in all jobs."""
+
+DELTA = 1e-5
+"""At which an epsilon budget holds, unless the owner says otherwise."""
 _ABOUT = 1.0 - 1e-9  # two machines may round differently
 
 
@@ -70,8 +77,9 @@ class OwnerAgent:
     Args:
         folder: what the owner keeps.
         config: its node's own settings. They may name its limits: ``rho-cap`` is the most zCDP
-            that it sells in one job. Without one it plays no game, unless it says
-            ``allow-unbounded = true``: it may then lose all its privacy. ``curator-key`` is the
+            that it sells in one job, ``rho-budget`` in all jobs together; ``epsilon-budget``, at
+            ``budget-delta``, says the same as an epsilon. Without any it plays no game, unless it
+            says ``allow-unbounded = true``: it may lose all its privacy. ``curator-key`` is the
             only curator that it deals with. ``allow-simulated = true`` is for simulations: without
             it the owner plays no game whose noise would come from a seed. ``sigma-max`` is the
             noise that it keeps unpaid: what it sells is counted from there. ``floor`` is the least
@@ -222,14 +230,16 @@ class OwnerAgent:
             raise BadInput(name, noise, "give a number that is not negative.")
         return float(noise)
 
-    def _check_invitation(self, invitation: AnyInvitation) -> None:
+    def _check_invitation(self, invitation: GameInvitation | JobInvitation) -> None:
         expected = self._config.get("curator-key")
         if expected is not None and invitation.curator_key != expected:
             raise Declined("that is not the curator's key")
         simulated = invitation.work.get("simulated") is not False
         if simulated and not self._config.get("allow-simulated", False):
             raise Declined("noise from a seed hides nothing")
-        self.rho_cap()
+        least = self._affordable(invitation.job, invitation.work)
+        if least > invitation.levels.sigma_max * (1.0 + SLACK):
+            raise Declined("the privacy budget is spent")
 
     def _side(self, invitation: GameInvitation | JobInvitation, at: float = math.inf) -> OwnerSide:
         """What the owner knows of itself, on the grids of a job and by its account; ``at`` an
@@ -240,6 +250,7 @@ class OwnerAgent:
             if change["at"] <= at:
                 private |= change
         payoff = private.get("payoff", "privacy_loss")
+        affordable = self._affordable(invitation.job, work)
         try:
             own = {name: float(private[name]) for name in PREFERENCES}
         except (KeyError, TypeError, ValueError):
@@ -252,7 +263,7 @@ class OwnerAgent:
             privacy_weight=own["privacy_weight"],
             privacy_cost=np.array([own["privacy_cost"]]),
             markup=np.array([own["markup"]]),
-            floor=np.array([self._own_noise("floor")]),
+            floor=np.array([max(self._own_noise("floor"), affordable)]),
             sold=self._sold(levels, work) if payoff == "epsilon_loss" else None,
             key=np.array([int(private.get("key", 0))], np.uint64),
             behaviour=Behaviour(**private.get("behaviour", {})),
@@ -266,7 +277,7 @@ class OwnerAgent:
                 protection,
                 [levels.sigma_left(level) for level in range(levels.saving_levels + 1)],
                 rounds=work["rounds"],
-                records=self.folder.record_count(),
+                records=self._records(),
                 neighbours=work["neighbours"],
                 delta=work["delta"],
             )
@@ -288,33 +299,74 @@ class OwnerAgent:
 
     def _private(self) -> dict[str, Any]:
         """The owner's preferences, and its limits: those of its node's config come first."""
-        names = ("floor", "sigma_max", "rho_cap", "allow_unbounded")
+        names = ("floor", "sigma_max", "allow_unbounded", *LIMITS, "budget_delta")
         given = {name: self._config.get(name.replace("_", "-")) for name in names}
         given = {name: value for name, value in given.items() if value is not None}
         return self.folder.private() | given
 
-    def rho_cap(self) -> float:
-        """The most zCDP that the owner sells in one job; infinite only where it says so itself."""
-        private = self._private()
+    def limits(self, job: float | None = None) -> tuple[float, float]:
+        """The most zCDP that the owner sells in one job, and in all; both infinite only where it
+        says so itself. ``job`` is a cap that it names here."""
+        private, found = self._private(), dict.fromkeys(LIMITS, math.inf)
+        for name in LIMITS & private.keys():
+            given = private[name]
+            if type(given) not in (int, float) or not given >= 0.0:
+                raise BadInput(name, given, "give a number that is not negative.")
+            found[name] = float(given)
+        cap, budget, epsilon = found.values()
+        if math.isfinite(epsilon):
+            delta = float(private.get("budget_delta", DELTA))
+            known = gaussian_rho_for_epsilon(epsilon, delta) if epsilon > 0.0 else 0.0
+            budget = min(budget, known)
+        if job is not None:
+            return min(cap, job), budget
+        if math.isinf(min(cap, budget)) and private.get("allow_unbounded") is not True:
+            raise Declined("the owner has named no rho-cap and no rho-budget")
+        return cap, budget
+
+    def wallet(self) -> Wallet | None:
+        """The account of the owner's records over all jobs."""
+        return self.folder.wallet()
+
+    def _records(self) -> int:
+        """How many records the owner has."""
+        return self.folder.record_count()
+
+    def allowed(self, job: str = "") -> float:
+        """The most zCDP that a job may cost: what the owner sells in one, or has left if less."""
+        cap, budget = self.limits()
+        wallet = None if math.isinf(budget) else self.wallet()
+        return cap if wallet is None else min(cap, wallet.account().left(budget, job))
+
+    def _affordable(self, job: str, work: Mapping[str, Any]) -> float:
+        """The least noise with which all rounds of a job cost no more than is allowed."""
+        allowed = self.allowed(job)
+        if math.isinf(allowed):
+            return 0.0
         try:
-            cap = float(private.get("rho_cap", math.inf))
-        except (TypeError, ValueError):
-            cap = math.nan
-        if not cap >= 0.0:
-            raise BadInput("rho_cap", private["rho_cap"], "give a number that is not negative.")
-        if math.isinf(cap) and private.get("allow_unbounded") is not True:
-            raise Declined("the owner has named no rho-cap")
-        return cap
+            protection = PROTECTIONS.find(work["protection"]).from_settings(work["settings"])
+            sensitivity = protection.sensitivity(0, self._records(), self.folder.neighbours())
+            return sigma_for_rho(sensitivity, allowed / work["rounds"])
+        except (KeyError, TypeError, ValueError, ArithmeticError, BadInput):
+            raise Declined("the work cannot be accounted for") from None
 
     # The contract
 
-    def sign(self, contract: Contract, expected: Iterable[Contract]) -> str:
+    def sign(
+        self,
+        contract: Contract,
+        expected: Iterable[Contract],
+        cost: PrivacyBudget,
+        cap: float | None = None,
+    ) -> str:
         """The owner's signature, in hexadecimal: the one place where an owner signs.
 
         Args:
             contract: what a curator offers.
             expected: what the owner agreed to, drawn up by itself (``contract_of``): a trade, or
                 no trade should the budget not reach to it.
+            cost: what it costs by the owner's own account; it is reserved.
+            cap: the most zCDP of this job, if the owner names it here.
         """
         other: list[str] = ["terms"] * len(vars(contract))
         for one in expected:
@@ -329,6 +381,14 @@ class OwnerAgent:
             raise Declined("the contract is below the owner's floor")
         if contract.sigma + contract.saving < self._own_noise("sigma_max") * _ABOUT:
             raise Declined("unpaid, the owner keeps more noise than the contract counts from")
+        cap, budget = self.limits(cap)
+        if cost.rho_cap > cap * (1.0 + TOLERANCE):
+            raise Declined("the contract costs more privacy than the owner sells in one job")
+        if (wallet := self.wallet()) is not None:
+            try:
+                wallet.reserve(contract.job, cost, contract.expires_at, budget)
+            except BudgetSpent:
+                raise Declined("the contract costs more privacy than is left") from None
         return self.folder.key.sign(OWNER, contract)
 
     def accept(self, contract: Contract, plan: Plan) -> str:
@@ -341,21 +401,19 @@ class OwnerAgent:
                 if before != json.loads(json.dumps(document)):
                     raise Declined("another contract was signed in this job")
                 return signature
-            signature = self.sign(contract, self._expected(contract, negotiated(path), plan))
+            signature = self._sign_agreed(contract, negotiated(path), plan)
             write_json(path / OFFER, {**document, "signature": signature}, private=True)
             return signature
 
-    def _expected(
-        self, contract: Contract, record: GameRecord | SaleRecord, plan: Plan
-    ) -> list[Contract]:
-        """What the owner agreed to: its trade, or none. Of the contract at hand are only its times,
-        and a cap below the owner's own."""
+    def _sign_agreed(self, contract: Contract, record: GameRecord | SaleRecord, plan: Plan) -> str:
+        """The signature under what the owner agreed to: its trade, or none. Of the contract at hand
+        are only its times, and a cap."""
         invitation, expected = record.invitation, []
         levels = invitation.levels
         amounts = prices(levels.payments)
         paid = amounts.index(contract.payment) if contract.payment in amounts else -1
         try:
-            budget, records = self._work(contract, plan)
+            budget, own, records = self._work(contract, plan)
             for saving, payment in self._agreed_levels(record, contract, paid):
                 sigma = levels.sigma_left(saving)
                 stated = {
@@ -371,16 +429,17 @@ class OwnerAgent:
                     "expires_at": contract.expires_at,
                 }
                 expected.append(contract_of(stated, replace(budget, sigma=sigma), records))
-            return expected
         except (KeyError, TypeError, ValueError, BadInput):
             raise Declined("the work cannot be done as offered") from None
+        return self.sign(contract, expected, own)
 
-    def _work(self, contract: Contract, plan: Plan) -> tuple[PrivacyBudget, int]:
-        """What a round costs by the owner's own account, and how many records it has."""
+    def _work(self, contract: Contract, plan: Plan) -> tuple[PrivacyBudget, PrivacyBudget, int]:
+        """What a round costs, by the contract's relation of neighbours and by the owner's own, and
+        how many records it has."""
         from noisemarket.owner.round import OwnRound
 
         mine = OwnRound(self.folder, contract, plan, self._models)
-        return replace(mine.budget, rho_cap=min(contract.rho_cap, self.rho_cap())), len(mine)
+        return mine.budget, mine.own_budget, len(mine)
 
     def _agreed_levels(
         self, record: GameRecord | SaleRecord, contract: Contract, paid: int
@@ -422,15 +481,16 @@ class OwnerAgent:
         if not protection.any_training:
             raise Declined("the contract needs a protection for any training, such as clipped")
         budget = budget_of(contract, parameters, records=1)
-        budget = replace(budget, rho_cap=min(contract.rho_cap, rho_cap))
+        own = budget_of(contract, parameters, 1, self.folder.neighbours())
         stated = {name: getattr(contract, name) for name in STATED} | {
             "owner": self.folder.name,
             "owner_key": self.public_key,
             "settings": protection.settings_in(contract.protection_settings),
         }
-        signature = self.sign(contract, [contract_of(stated, budget, records=1)])
+        signature = self.sign(contract, [contract_of(stated, budget, records=1)], own, rho_cap)
         model = {"parameters": parameters}
         self.folder.agree(contract, {"index": index, "seed": seed, "model": model})
+        self.folder.wallet().hold(contract.job)
         return signature
 
     def keep(self, signed: SignedContract, curator_key: str, receipt: Receipt) -> Receipt:
@@ -443,6 +503,11 @@ class OwnerAgent:
             signed.verify(self.public_key, curator_key)
         except BadSignature:
             raise Declined("the curator's signature does not hold") from None
+        if not self.folder.has_contract(signed.contract.job) and (wallet := self.wallet()):
+            try:
+                wallet.hold(signed.contract.job)
+            except BudgetSpent:
+                raise Declined("the contract came back too late") from None
         self.folder.keep_contract(signed)
         return self.folder.countersign(receipt, signed.contract, SIGNED)
 
@@ -480,20 +545,29 @@ class OwnerAgent:
         job, paid = receipt.job, receipt.paid
         with self.folder.locked(job) as path:
             contract = self.folder.contract(job)
-            if (path / STATEMENT).exists() and receipt.is_of(contract, SETTLED):
+            settled = (path / STATEMENT).exists()
+            if settled and receipt.is_of(contract, SETTLED):
                 before = json.loads((path / STATEMENT).read_text(encoding="utf-8"))
                 if before["paid_micro"] != paid:
                     raise Declined("the job was settled otherwise")
             kept = self.folder.countersign(receipt, contract, SETTLED)
             if kept.head != receipt.head:
                 return kept
-            self.folder.keep_statement(job, self._given_up(job), paid, ledger_head=receipt.head)
+            wallet = self.wallet()
+            account = None if wallet is None else wallet.account()
+            if not settled:
+                given_up, more = self._given_up(job, account), {"ledger_head": receipt.head}
+                self.folder.keep_statement(job, given_up, paid, account, **more)
+            if wallet is not None:
+                wallet.free(job)
             return kept
 
-    def _given_up(self, job: str) -> PrivacyStatement | None:
-        """What the owner gave up in a job, by its own journal; None if it trained nothing."""
-        journal = self.folder.journal(job)
-        return read_journal(journal).statement(self.folder.name) if journal.exists() else None
+    def _given_up(self, job: str, account: Balance | None) -> PrivacyStatement | None:
+        """What the owner gave up in a job, by its own account; None if it trained nothing."""
+        held = None if account is None else account.open.get(job)
+        if held is None or not held.releases:
+            return None
+        return PrivacyStatement.of(held.terms, held.spent, held.rounds, held.releases)
 
 
 def own_terms(folder: OwnerFolder, asked: messages.Train) -> tuple[Contract, Plan]:

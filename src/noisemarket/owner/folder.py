@@ -5,6 +5,7 @@
       private.json                what its privacy is worth to it, and its limits; never leaves
       records.npz                 its data: images, labels; never leaves
       records.csv                 or .parquet, to be read by the description in a contract
+      wallet-<digest>.jsonl       what these records have cost over all jobs (``wallet``)
       jobs/<job>/play.npz         its player, and every answer that it has given
       jobs/<job>/sale.json        or what it has answered to prices, bids and menus
       jobs/<job>/offer.json       what it has signed
@@ -13,7 +14,6 @@
       jobs/<job>/settlement-receipt.json  the same when the job was settled, and what it is paid
       jobs/<job>/terms.json       what it trains under
       jobs/<job>/release.npz      the last release, noise and all, should it be asked for again
-      jobs/<job>/privacy.journal  what it has released, charged before the release
       jobs/<job>/statement.json   what it gave up, and what it was told it is paid
 
 A SuperNode starts a new process for every message and forgets its state when it ends: all that must
@@ -28,7 +28,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -48,19 +48,20 @@ from noisemarket.files import (
     write_atomic,
     write_json,
 )
+from noisemarket.formats import finite
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import SETTLED, SIGNED, Head
 from noisemarket.ledger.keys import PRIVATE, KeyPair, SignedContract
 from noisemarket.ledger.receipts import Receipt, load_receipt
 from noisemarket.owner.terms import Plan
+from noisemarket.owner.wallet import Balance, Wallet
 from noisemarket.privacy.statement import PrivacyStatement
+from noisemarket.privacy.zcdp import Neighbours
 
 TABLE = "records"
 RECORDS, PLAY, SALE = "records.npz", "play.npz", "sale.json"
 OFFER, CONTRACT = "offer.json", "contract.json"
-TERMS, RELEASE, JOURNAL, STATEMENT = (
-    "terms.json", "release.npz", "privacy.journal", "statement.json",
-)  # fmt: skip
+TERMS, RELEASE, STATEMENT = "terms.json", "release.npz", "statement.json"
 RECEIPTS = {SIGNED: "signing-receipt.json", SETTLED: "settlement-receipt.json"}
 """The files of receipts, by their stage."""
 
@@ -115,10 +116,11 @@ class OwnerFolder:
         path = self.path / PRIVATE
         return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
-    def keep_private(self, values: Mapping[str, Any]) -> None:
-        """Write the owner's preferences down. What is there stays."""
-        if not (self.path / PRIVATE).exists():
-            write_json(self.path / PRIVATE, dict(values), private=True)
+    def keep_private(self, values: Mapping[str, Any], *, renew: bool = False) -> None:
+        """Write the owner's preferences down. What is there stays, unless they ``renew`` it."""
+        known = self.private()
+        if not known or (renew and known | dict(values) != known):
+            write_json(self.path / PRIVATE, known | dict(values), private=True)
 
     def records(
         self, description: Description | None = None
@@ -158,15 +160,38 @@ class OwnerFolder:
         with np.load(self.path / RECORDS, allow_pickle=False) as kept:
             return len(kept["labels"])
 
+    def records_digest(self) -> str:
+        """What tells the owner's records from any others; the same for all that are not here."""
+        path = self._table() or self.path / RECORDS
+        if not path.exists():
+            return digest(b"").hex()
+        state = path.stat()
+        return _records_digest(path, state.st_mtime_ns, state.st_size, state.st_ino)
+
+    def wallets(self) -> list[Path]:
+        """The files of all accounts, one for each set of records that was used."""
+        return sorted(self.path.glob("wallet-*.jsonl"))
+
+    def wallet(self) -> Wallet:
+        """The account of the owner's records, as they are now."""
+        return Wallet(private_folder(self.path), self.name, self.records_digest())
+
+    def neighbours(self) -> Neighbours:
+        """The relation that the owner counts its privacy in, whatever a contract says."""
+        return Neighbours.named(str(self.private().get("neighbours", Neighbours.REPLACE_ONE)))
+
     def keep_table(self, table: Path) -> None:
         """Copy a CSV or Parquet file with the owner's data."""
         path = private_folder(self.path) / f"{TABLE}{table.suffix.lower()}"
         write_atomic(path, table.read_bytes(), private=True)
 
-    def keep_records(self, images: NDArray[np.float32], labels: NDArray[np.int64]) -> None:
-        """Write the owner's data, ready for the model (``Dataset.ready``)."""
+    def keep_records(
+        self, images: NDArray[np.float32], labels: NDArray[np.int64], **more: Any
+    ) -> None:
+        """Write the owner's data, ready for the model (``Dataset.ready``). ``digest`` names the
+        records that they were made of; by default it is that of what is written."""
         path = private_folder(self.path) / RECORDS
-        save_arrays(path, private=True, images=images, labels=labels)
+        save_arrays(path, private=True, images=images, labels=labels, **more)
 
     # For one job
 
@@ -184,10 +209,6 @@ class OwnerFolder:
         path = self.job(job)
         with exclusive(path, "owner-folder", wait=True):
             yield path
-
-    def journal(self, job: str) -> Path:
-        """The file of what was spent in a job."""
-        return self._job(job) / JOURNAL
 
     def terms(self, job: str) -> tuple[Contract, Plan]:
         """What the owner trains under in a job; declined if it agreed to nothing."""
@@ -215,6 +236,10 @@ class OwnerFolder:
         except FileNotFoundError:
             raise Declined("no contract in this job") from None
         return Contract.from_dict(kept["contract"])
+
+    def has_contract(self, job: str) -> bool:
+        """Whether a contract of this job with both signatures is kept."""
+        return (self._job(job) / CONTRACT).exists()
 
     def keep_contract(self, signed: SignedContract) -> None:
         """Keep a contract with both signatures."""
@@ -265,12 +290,19 @@ class OwnerFolder:
         return signed
 
     def keep_statement(
-        self, job: str, statement: PrivacyStatement | None, paid: int | None, **more: Any
+        self,
+        job: str,
+        statement: PrivacyStatement | None,
+        paid: int | None,
+        account: Balance | None = None,
+        **more: Any,
     ) -> None:
-        """Keep what was given up in a job, and what it brought."""
+        """Keep what was given up in a job, what it brought, and what all jobs so far have cost."""
         document: dict[str, Any] = {"owner": self.name, "releases": 0, "job": job}
         if statement is not None:
             document |= statement.to_dict() | {"text": statement.text()}
+        if account is not None:
+            more |= {"rho_so_far": finite(account.spent), "jobs_so_far": account.jobs}
         write_json(
             self.job(job) / STATEMENT, {**document, "paid_micro": paid, **more}, private=True
         )
@@ -294,6 +326,22 @@ class OwnerFolder:
         if not _JOB.fullmatch(job):
             raise Declined("no such job")
         return self.path if self._one_job else self.path / "jobs" / job
+
+
+def digest_of(images: NDArray[Any], labels: NDArray[Any]) -> str:
+    """What tells records from any others."""
+    return digest(np.ascontiguousarray(images).tobytes(), labels.astype(np.int64).tobytes()).hex()
+
+
+@lru_cache(maxsize=1024)
+def _records_digest(path: Path, *_: int) -> str:
+    """That of a file, as long as nobody has written it anew."""
+    if path.name != RECORDS:
+        return digest(path.read_bytes()).hex()
+    with np.load(path, allow_pickle=False) as kept:
+        if "digest" in kept:
+            return str(kept["digest"])
+        return digest_of(kept["images"], kept["labels"])
 
 
 def owner_folder(parent: Path, name: str) -> Path:

@@ -24,7 +24,7 @@ from noisemarket.files import digest
 from noisemarket.ledger.contract import Contract
 from noisemarket.owner.folder import Arrays, Declined, OwnerFolder
 from noisemarket.owner.terms import Plan, budget_of, protection_of
-from noisemarket.privacy.accountant import BudgetSpent, JournalledAccountant
+from noisemarket.privacy.accountant import BudgetSpent
 from noisemarket.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise, round_noise
 from noisemarket.privacy.statement import PrivacyBudget
 
@@ -80,11 +80,9 @@ def released(
     job = contract.job
     if (known := folder.release(job, name)) is not None:
         return known
-    journal = folder.journal(job)
-    journal.touch(mode=0o600)
     try:
-        with JournalledAccountant(journal, [budget], job) as accountant:
-            accountant.charge(folder.name, round_number, release_id=secrets.token_hex(16))
+        release_id = secrets.token_hex(16)
+        folder.wallet().spend(job, round_number, release_id, budget.rho_per_round)
     except BudgetSpent:
         raise Declined("the privacy budget is spent") from None
     release = make(SimulatedNoise(plan["seed"]) if contract.simulated else SecureNoise())
@@ -134,8 +132,14 @@ class OwnRound:
 
     @cached_property
     def budget(self) -> PrivacyBudget:
-        """What a round costs by the owner's own account: of its model and its records."""
+        """What a round costs: of the owner's model and its records."""
         return budget_of(self._contract, len(self._trainer.model), len(self))
+
+    @cached_property
+    def own_budget(self) -> PrivacyBudget:
+        """The same in the relation of neighbours that the owner counts in."""
+        relation = self._folder.neighbours()
+        return budget_of(self._contract, len(self._trainer.model), len(self), relation)
 
     def upload(self, round_number: int, weights: Upload) -> Upload:
         """Train from this global model; what is given was kept and charged."""
@@ -150,5 +154,6 @@ class OwnRound:
             return {WEIGHTS: update}
 
         return released(
-            self._folder, contract, plan, round_number, {WEIGHTS: weights}, train, self.budget,
+            self._folder, contract, plan, round_number, {WEIGHTS: weights}, train,
+            self.own_budget,
         )[WEIGHTS]  # fmt: skip

@@ -1,7 +1,8 @@
 """An owner that a simulation acts for: the same door, with what the simulation knows of it.
 
 Its preferences are the scenario's, its records are a part of the shared data, and its training is
-done by worker processes. So it needs no files but its key, contract, receipts and statement.
+done by worker processes. So it needs no files but its key, contract, receipts and statement. An
+owner that outlives the run has a wallet, too, and its preferences are those in its folder.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder
 from noisemarket.owner.invitations import JobInvitation, MenuInvitation, SaleRecord, negotiated
 from noisemarket.owner.terms import Plan
+from noisemarket.owner.wallet import Balance, Wallet
+from noisemarket.privacy.accountant import BudgetSpent
 from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
 
 
@@ -50,16 +53,21 @@ def preferences(environment: Environment, index: int, seed: int) -> dict[str, An
 
 
 class SimulatedOwner(OwnerAgent):
-    """An owner of an embedded market."""
+    """An owner of an embedded market; one with a ``wallet`` outlives the run."""
 
-    def __init__(self, folder: OwnerFolder, own: Mapping[str, Any]) -> None:
+    def __init__(
+        self, folder: OwnerFolder, own: Mapping[str, Any], wallet: Wallet | None = None
+    ) -> None:
         super().__init__(folder, {"allow-simulated": True})
-        self._own = own
+        self._own, self._wallet = own, wallet
         self._agreed: SaleRecord | None = None
-        self.work: tuple[PrivacyBudget, int] | None = None
-        """What a round costs the owner, and how many records it has."""
+        self.work: tuple[PrivacyBudget, PrivacyBudget, int] | None = None
+        """What a round costs the owner, by the contract's relation of neighbours and by its own,
+        and how many records it has."""
         self.statement: PrivacyStatement | None = None
         """What the owner gave up, once the job is trained."""
+        self.dry = False
+        """Whether its budget did not cover the job even with all its noise."""
 
     def agree(self, invitation: JobInvitation, saving: int, payment: int) -> None:
         """Remember what was agreed without messages, as the one item of a menu."""
@@ -68,14 +76,17 @@ class SimulatedOwner(OwnerAgent):
         self._agreed = SaleRecord(menu, item=item)
 
     def invited(self, invitation: JobInvitation) -> str:
+        if self.dry:
+            raise Declined("the privacy budget is spent")
         key = self.public_key
-        kept = {name: self._own[name] for name in ("privacy_cost", "markup", "floor")}
-        self.folder.keep_private(kept)
+        if self._wallet is None:
+            kept = {name: self._own[name] for name in ("privacy_cost", "markup", "floor")}
+            self.folder.keep_private(kept)
         return key if self._agreed is not None else super().invited(invitation)
 
     def accept(self, contract: Contract, plan: Plan) -> str:
         record = self._agreed or negotiated(self.folder.job(contract.job))
-        return self.sign(contract, self._expected(contract, record, plan))
+        return self._sign_agreed(contract, record, plan)
 
     def keep_accepted(self, signed: SignedContract, receipt: Receipt) -> Receipt:
         record = self._agreed or negotiated(self.folder.job(signed.contract.job))
@@ -87,10 +98,23 @@ class SimulatedOwner(OwnerAgent):
     def _private(self) -> dict[str, Any]:
         return {**self._own, "allow_unbounded": True}
 
-    def _work(self, contract: Contract, plan: Plan) -> tuple[PrivacyBudget, int]:
+    def wallet(self) -> Wallet | None:
+        return self._wallet
+
+    def spend(self, job: str, number: int, release: str) -> bool:
+        """Charge a release to the wallet, if there is one; False if it is not covered."""
+        if self._wallet is None or self.work is None:
+            return True
+        try:
+            self._wallet.spend(job, number, release, self.work[1].rho_per_round)
+        except BudgetSpent:
+            return False
+        return True
+
+    def _work(self, contract: Contract, plan: Plan) -> tuple[PrivacyBudget, PrivacyBudget, int]:
         if self.work is None:
             raise Declined("the job is not known yet")
         return self.work
 
-    def _given_up(self, job: str) -> PrivacyStatement | None:
+    def _given_up(self, job: str, account: Balance | None) -> PrivacyStatement | None:
         return self.statement

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from noisemarket.errors import BadInput
@@ -73,18 +74,36 @@ def protection_of(contract: Contract) -> Protection:
     return PROTECTIONS.find(contract.protection).from_contract(contract.protection_settings)
 
 
-def budget_of(contract: Contract, dimension: int, records: int) -> PrivacyBudget:
-    """What the accountant holds an owner to, with so many parameters and records."""
-    return protection_of(contract).budget(
-        contract.owner,
-        contract.sigma,
-        dimension=dimension,
-        records=records,
-        neighbours=Neighbours.named(contract.neighbours),
-        delta=contract.delta,
-        rho_cap=contract.rho_cap,
-        simulated=contract.simulated,
-    )
+def budget_of(
+    contract: Contract, dimension: int, records: int, neighbours: Neighbours | None = None
+) -> PrivacyBudget:
+    """What an owner is held to, with so many parameters and records.
+
+    ``neighbours`` counts it in another relation than the contract's, also the contract's cap.
+    """
+    stated, protection = Neighbours.named(contract.neighbours), protection_of(contract)
+
+    def counted(relation: Neighbours, rho_cap: float) -> PrivacyBudget:
+        return protection.budget(
+            contract.owner,
+            contract.sigma,
+            dimension=dimension,
+            records=records,
+            neighbours=relation,
+            delta=contract.delta,
+            rho_cap=rho_cap,
+            simulated=contract.simulated,
+        )
+
+    budget = counted(stated, contract.rho_cap)
+    return budget if neighbours in (None, stated) else in_relation(budget, counted(neighbours, 0.0))
+
+
+def in_relation(budget: PrivacyBudget, other: PrivacyBudget) -> PrivacyBudget:
+    """The same terms in another neighbour relation: as many releases of its own cost."""
+    once, then = budget.rho_per_round, other.rho_per_round
+    same = budget.rho_cap * (then / once) if 0.0 < once < math.inf else budget.rho_cap
+    return replace(other, rho_cap=same)
 
 
 def differing_fields(contract: Contract, expected: Contract) -> list[str]:

@@ -23,9 +23,9 @@ from noisemarket.errors import BadInput
 from noisemarket.files import Closing, JsonLines, read_json_lines
 from noisemarket.formats import finite, infinite
 from noisemarket.privacy.statement import OwnerId, PrivacyBudget, PrivacyStatement
-from noisemarket.privacy.zcdp import gaussian_epsilon, zcdp_epsilon
 
-_TOLERANCE = 1e-12  # relative: thirty times rho/30 may come out a rounding error above rho
+TOLERANCE = 1e-12
+"""Relative: thirty times rho/30 may come out a rounding error above rho."""
 _REMEDY = "it is not a privacy journal, or has to be restored from a backup."
 
 
@@ -140,26 +140,9 @@ class Accountant:
         return added
 
     def statement(self, owner: OwnerId) -> PrivacyStatement:
-        budget, entries, total = self._budget(owner), self._costs(owner), self.spent(owner)
-        bounded = math.isfinite(total + budget.rho_per_round)
-        return PrivacyStatement(
-            owner=budget.owner,
-            protection=budget.protection,
-            sigma=budget.sigma,
-            noise_multiplier=budget.noise_multiplier,
-            rho_per_round=budget.rho_per_round,
-            rounds=len({number for number, _ in entries}),
-            releases=len(entries),
-            rho_total=total,
-            rho_cap=budget.rho_cap,
-            delta=budget.delta,
-            epsilon=gaussian_epsilon(total, budget.delta),
-            epsilon_general=zcdp_epsilon(total, budget.delta),
-            neighbours=budget.neighbours,
-            protects=budget.protects if bounded else None,
-            guaranteed=bounded and not budget.simulated,
-            simulated=budget.simulated,
-        )
+        entries = self._costs(owner)
+        rounds = len({number for number, _ in entries})
+        return PrivacyStatement.of(self._budget(owner), self.spent(owner), rounds, len(entries))
 
     def _store(self, charges: tuple[Charge, ...]) -> None:
         """Store the charges. Once this returns they count and the releases may go out."""
@@ -176,7 +159,7 @@ class Accountant:
 
     def _fits(self, owner: OwnerId, charges: Iterable[Charge]) -> bool:
         costs = [*self._costs(owner).values(), *(charge.rho for charge in charges)]
-        return math.fsum(costs) <= self._budget(owner).rho_cap * (1.0 + _TOLERANCE)
+        return math.fsum(costs) <= self._budget(owner).rho_cap * (1.0 + TOLERANCE)
 
     def _budget(self, owner: OwnerId) -> PrivacyBudget:
         if owner not in self._budgets:

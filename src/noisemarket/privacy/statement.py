@@ -9,7 +9,7 @@ from typing import Any
 
 from noisemarket.errors import BadInput
 from noisemarket.formats import infinite, plain
-from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho
+from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho, zcdp_epsilon
 
 OwnerId = int | str
 
@@ -82,6 +82,31 @@ class PrivacyStatement:
     protects: str | None
     guaranteed: bool
     simulated: bool
+
+    @classmethod
+    def of(
+        cls, budget: PrivacyBudget, total: float, rounds: int, releases: int
+    ) -> PrivacyStatement:
+        """That so many releases have cost ``total`` under these terms."""
+        bounded = math.isfinite(total + budget.rho_per_round)
+        return cls(
+            owner=budget.owner,
+            protection=budget.protection,
+            sigma=budget.sigma,
+            noise_multiplier=budget.noise_multiplier,
+            rho_per_round=budget.rho_per_round,
+            rounds=rounds,
+            releases=releases,
+            rho_total=total,
+            rho_cap=budget.rho_cap,
+            delta=budget.delta,
+            epsilon=gaussian_epsilon(total, budget.delta),
+            epsilon_general=zcdp_epsilon(total, budget.delta),
+            neighbours=budget.neighbours,
+            protects=budget.protects if bounded else None,
+            guaranteed=bounded and not budget.simulated,
+            simulated=budget.simulated,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return plain(asdict(self))

@@ -137,6 +137,13 @@ def sigma_for_epsilon(sensitivity: float, epsilon: float, delta: float, rounds: 
     rho = gaussian_rho_for_epsilon(epsilon, delta) / rounds
     if rho == 0.0:
         raise BadInput("epsilon", epsilon, "needs more noise than a number can hold: raise it.")
+    return sigma_for_rho(sensitivity, rho)
+
+
+def sigma_for_rho(sensitivity: float, rho: float) -> float:
+    """The noise of a Gaussian release that costs ``rho``: inverse of ``gaussian_rho``."""
+    if rho == 0.0:
+        return math.inf if sensitivity > 0.0 else 0.0
     return sensitivity / math.sqrt(2.0 * rho)
 
 

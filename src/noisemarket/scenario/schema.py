@@ -27,7 +27,7 @@ def _ledger_url(value: str) -> str:
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 
-    remedy = "give a URL that begins with postgresql://, or leave it empty (SQLite)."
+    remedy = "give a URL that begins with postgresql:// or sqlite:///, or leave it empty."
     try:
         url = make_url(value)
     except (ArgumentError, ValueError):
@@ -36,7 +36,9 @@ def _ledger_url(value: str) -> str:
     if url.password or {"password", "sslpassword"} & url.query.keys():
         remedy = "the run folder would store it: use ~/.pgpass, PGPASSFILE or PGPASSWORD instead."
         raise BadInput("market.ledger", "a URL with a password", remedy)
-    if url.drivername.partition("+")[0] != "postgresql":
+    if url.drivername.partition("+")[0] != "postgresql" and not (
+        url.drivername == "sqlite" and url.database and not url.query
+    ):
         raise BadInput("market.ledger", value, remedy)
     return value
 
@@ -290,6 +292,12 @@ class PrivacySection(Section):
     epsilon_cap: NotNegative = Field(
         0.0, description="the same cap as an epsilon at delta; 0: no cap; the stricter one holds"
     )
+    rho_budget: NotNegative = Field(
+        0.0, description="most zCDP that a lasting owner's records give up in all jobs; 0: no limit"
+    )
+    epsilon_budget: NotNegative = Field(
+        0.0, description="the same as an epsilon at delta; 0: no limit; the stricter one holds"
+    )
     noise: Literal["secure", "simulated"] = Field(
         "secure", description="secure, or simulated from the seed, which is not private"
     )
@@ -319,7 +327,9 @@ class MarketSection(Section):
         1e-3, gt=0, lt=1, description="chance that a job accuses any honest owner"
     )
     ledger: LedgerUrl = Field(
-        "", description="URL, such as postgresql://...; empty: SQLite in the run folder"
+        "",
+        description="URL of a ledger for many jobs, postgresql://... or sqlite:///FILE; empty: "
+        "SQLite in the run folder, or in the owners' folder",
     )
 
 

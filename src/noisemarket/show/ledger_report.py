@@ -141,7 +141,36 @@ def statement_shown(document: Row) -> list[Shown]:
         out += ["", *statement_sentences(contract), *_rounds_shown(contract["each_round"])]
     if len(document["contracts"]) > 1:
         out.append(f"Paid in all: {format_micro(document['paid_micro'])}.")
+        for total in document["totals"]:
+            shown = ["infinite" if total[name] is None else f"{total[name]:.4g}" for name in _SUMS]
+            out.append(
+                f"All {total['contracts']} contracts together cost rho {shown[0]}, epsilon "
+                f"{shown[1]} at delta {total['delta']:g} (neighbours: {total['neighbours']})."
+            )
     return out
+
+
+_SUMS = ("rho", "epsilon")
+
+
+def statement_totals(accounts: Iterable[queries.Account]) -> list[dict[str, Any]]:
+    """What all contracts of an owner cost together, for each relation of neighbours and delta: of
+    records that were in all of the jobs."""
+    spent: dict[tuple[str, float], list[float]] = {}
+    for account in accounts:
+        terms = account.contract.neighbours, account.contract.delta
+        rho = math.fsum(each.rho for each in account.rounds)
+        spent.setdefault(terms, []).append(rho)
+    return [
+        {
+            "neighbours": neighbours,
+            "delta": delta,
+            "contracts": len(each),
+            "rho": finite(math.fsum(each)),
+            "epsilon": finite(gaussian_epsilon(math.fsum(each), delta)),
+        }
+        for (neighbours, delta), each in spent.items()
+    ]
 
 
 def _rounds_shown(rounds: Sequence[Row]) -> list[Shown]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,9 +30,12 @@ Row = dict[str, float | None]
 
 
 def privacy_answer(
-    scenario: Scenario, sigma: float | None = None, epsilon: float | None = None
+    scenario: Scenario,
+    sigma: float | None = None,
+    epsilon: float | None = None,
+    rho: Sequence[float] = (),
 ) -> dict[str, Any]:
-    """The answer as plain values; infinity is null.
+    """The answer as plain values; infinity is null. ``rho`` is what each of several jobs cost.
 
     It is for the median owner, without the rounding of the noise: a statement has that, too.
     """
@@ -55,6 +59,8 @@ def privacy_answer(
             "epsilon_classic": finite(zcdp_epsilon_classic(total, privacy.delta)),
         }
 
+    if wrong := [one for one in rho if not 0.0 <= one < math.inf]:
+        raise BadInput("rho", wrong[0], "give a number that is not negative.")
     bounded = math.isfinite(sensitivity)
     requested = None if sigma is None else row(sigma)
     needed = None
@@ -80,12 +86,31 @@ def privacy_answer(
         "sensitivity": finite(sensitivity),
         "at_sigma": requested,
         "for_epsilon": needed,
+        "for_rho": _converted(rho, privacy.delta) if rho else None,
         "table": [row(sigma) for sigma in SIGMAS],
+    }
+
+
+def _converted(rho: Sequence[float], delta: float) -> Row:
+    """What jobs of these costs come to together: zCDP adds up."""
+    total = math.fsum(rho)
+    return {
+        "rho": total,
+        "epsilon": finite(gaussian_epsilon(total, delta)),
+        "epsilon_general": finite(zcdp_epsilon(total, delta)),
+        "epsilon_classic": finite(zcdp_epsilon_classic(total, delta)),
     }
 
 
 def privacy_shown(document: dict[str, Any]) -> list[Table | str]:
     """The answer in sentences and a table."""
+    if (summed := document["for_rho"]) is not None:
+        return [
+            f"Rho {summed['rho']:.6g} is epsilon {summed['epsilon']:.6g} at delta "
+            f"{document['delta']:g}, exactly for Gaussian noise; at most "
+            f"{summed['epsilon_general']:.6g} for any zCDP mechanism, "
+            f"{summed['epsilon_classic']:.6g} by the textbook bound."
+        ]
     if document["sensitivity"] is None:
         return [
             f"Nothing is guaranteed: under protection {document['protection']}, one record can "

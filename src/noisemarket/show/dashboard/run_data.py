@@ -26,6 +26,7 @@ from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.pricing.clock import ClockAuction
 from noisemarket.privacy.zcdp import gaussian_epsilon
 from noisemarket.scenario import Scenario, load_scenario
+from noisemarket.show.account_report import ACCOUNTS
 from noisemarket.show.dashboard.live import thinned
 from noisemarket.show.dashboard.run_store import (
     COMPARISON,
@@ -324,6 +325,7 @@ def all_of_owner(store: RunStore, run: str, owner: str) -> dict[str, Any]:
     if not rows:
         raise UnknownRun("This run has no such owner.")
     found: dict[str, Any] = {"owner": owner, "row": rows[-1], "contract": None, "entries": []}
+    found["account"] = (store.table(run, ACCOUNTS).get("owners") or {}).get(owner)
     found["policy"] = policy(store, run, owner)
     where = ledger_of(store, run)
     if where is None:

@@ -20,6 +20,7 @@ export async function show(room, { parts }) {
       h("dl", { class: "words" }, (found.words ?? []).map((one) => [h("dt", {}, one.question), h("dd", {}, one.answer)]),
         h("dt", {}, "Is it recorded?"), recorded)));
 
+  if (found.account) room.append(wallet(found.account));
   const more = h("div", { class: "cols" });
   if (found.trace?.round.length || found.statement) room.append(more);
   let chart = null;
@@ -55,4 +56,16 @@ export async function show(room, { parts }) {
     }).catch((problem) => { recorded.textContent = problem.message; });
   }
   return () => chart?.destroy();
+}
+
+// What the owner's records have cost over all jobs, as it was when this run ended.
+function wallet(account) {
+  const known = (value, none) => (value === null ? none : short(value));
+  const last = account.accounts.at(-1);
+  return h("section", { class: "box", "aria-labelledby": "wallet" }, h("h2", { id: "wallet" }, "All jobs so far"),
+    facts(["Jobs", String(account.accounts.reduce((sum, one) => sum + one.jobs, 0))], ["Rho", known(account.rho, "no bound")],
+      ["Epsilon", known(account.epsilon, "no bound"), `at delta ${account.delta}`], ["Reserved", known(last.reserved, "no bound")],
+      ["Left", known(last.left, "no limit")], ["Paid in all", number(account.paid_micro / 1e6)]),
+    account.accounts.length > 1 && h("p", {}, "The records have changed: each set has an account of its own. Rho is that of a record in all of them."),
+    last.could_sell.length > 0 && h("p", {}, "What is left covers ", last.could_sell.map((one) => `${one.rounds} rounds at sigma ${one.sigma}`).join(", "), "."));
 }

@@ -1,0 +1,222 @@
+"""What owners' records have cost over all jobs: as plain values, and on the screen."""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from rich.table import Table
+from rich.text import Text
+
+from noisemarket.errors import BadInput
+from noisemarket.files import last_line, parse_json_lines
+from noisemarket.formats import finite
+from noisemarket.ledger.money import format_micro
+from noisemarket.market.run_folder import RunFolder
+from noisemarket.owner.agent import DELTA, OwnerAgent
+from noisemarket.owner.folder import CONTRACT, STATEMENT, OwnerFolder
+from noisemarket.owner.wallet import FREE, HOLD, RESERVE, SPEND, Reservation, Wallet
+from noisemarket.privacy.zcdp import gaussian_epsilon, gaussian_rho
+from noisemarket.show.style import table_of
+
+ACCOUNTS = "accounts.json"
+"""In a run folder: what its owners have left after the job."""
+
+SIGMAS = (0.05, 0.1, 0.2, 0.3, 0.6)
+_NODE = "node.toml"
+_PLAIN: dict[str, Any] = {"box": None, "pad_edge": False}
+
+
+def accounts(folder: Path) -> dict[str, Any]:
+    """The accounts of an owner's folder, or of all owners' folders in it."""
+    folders = [folder]
+    if folder.is_dir() and not any(folder.glob("wallet-*.jsonl")):
+        folders = sorted(path for path in folder.glob("owner-*") if path.is_dir()) or [folder]
+    if not folder.is_dir():
+        raise BadInput("FOLDER", str(folder), "does not exist: name an owner's folder.")
+    owners = [owner_account(path) for path in folders]
+    if not any(one["accounts"] for one in owners):
+        raise BadInput("FOLDER", str(folder), "has no wallet: no contract was signed there yet.")
+    return {"owners": owners}
+
+
+def owner_account(path: Path) -> dict[str, Any]:
+    """All accounts of an owner, one for each set of records, as plain values; infinity is null."""
+    config = {}
+    if (path / _NODE).is_file():
+        config = tomllib.loads((path / _NODE).read_text(encoding="utf-8"))
+    name = str(config.get("owner", unquote(path.name.removeprefix("owner-"))))
+    files = sorted(path.glob("wallet-*.jsonl"))
+    headers = [line for file in files if (line := _last(file)) is not None]
+    if headers:
+        name = str(headers[-1].get("owner", name))
+    folder = OwnerFolder(name, path)
+    agent = OwnerAgent(folder, {**config, "allow-unbounded": True})
+    cap, budget = agent.limits()
+    delta = float(folder.private().get("budget_delta", DELTA))
+    paid = _paid(path)
+    found = [
+        _account(Wallet(path, name, str(line.get("records"))), cap, budget, delta, paid)
+        for line in sorted(headers, key=lambda one: str(one.get("at")))
+    ]
+    known = {row["job"] for one in found for row in one["each_job"]}
+    for contract in sorted(path.glob(f"jobs/*/{CONTRACT}")):
+        if (job := contract.parent.name) not in known:
+            remedy = (
+                f"lacks job {job}, whose contract is here: it was put back. Restore the latest."
+            )
+            raise BadInput("wallet", str(path), remedy)
+    total = math.fsum(one["rho"] or math.inf for one in found if one["rho"] != 0.0)
+    return {
+        "owner": name,
+        "folder": str(path),
+        "neighbours": str(folder.neighbours()),
+        "rho_cap": finite(cap),
+        "rho_budget": finite(budget),
+        "delta": delta,
+        "rho": finite(total),
+        "epsilon": finite(gaussian_epsilon(total, delta)),
+        "paid_micro": sum(paid.values()),
+        "accounts": found,
+    }
+
+
+def _account(
+    wallet: Wallet, cap: float, budget: float, delta: float, paid: Mapping[str, int]
+) -> dict[str, Any]:
+    """One account, its whole history checked."""
+    rows: dict[str, dict[str, Any]] = {}
+    terms: list[Any] | None = None
+    for line in wallet.history():
+        job, did = line["job"], line["did"]
+        if did == RESERVE:
+            terms = line["open"][job]
+            rows[job] = {"job": job, "reserved_at": line["at"], "state": "offered"}
+            rows[job] |= {"rounds": 0, "releases": 0, "rho": 0.0, "reserved": line["rho"]}
+        elif did == HOLD:
+            rows[job]["state"] = "signed"
+        elif did == SPEND:
+            held = Reservation.from_row(line["open"][job])
+            rows[job] |= {"rounds": held.rounds, "releases": held.releases, "rho": held.spent}
+        elif did == FREE:
+            rows[job]["state"] = "closed"
+    account = wallet.account()
+    for job, row in rows.items():
+        row["reserved"] = 0.0
+        if (open_job := account.open.get(job)) is None:
+            row["state"] = "closed"
+        else:
+            row["reserved"] = finite(open_job.taken - open_job.spent)
+        row["epsilon"] = finite(gaussian_epsilon(row["rho"], delta))
+        row["rho"] = finite(row["rho"])
+        row["paid_micro"] = paid.get(job)
+    left = account.left(budget)
+    sell = min(left, cap)
+    reach = None if terms is None else Reservation.from_row(terms).terms.sensitivity
+    return {
+        "records": wallet.records,
+        "jobs": account.jobs,
+        "rho": finite(account.spent),
+        "epsilon": finite(gaussian_epsilon(account.spent, delta)),
+        "reserved": finite(account.reserved),
+        "left": finite(left),
+        "could_sell": []
+        if reach is None or not math.isfinite(reach) or math.isinf(sell)
+        else [
+            {"sigma": sigma, "rounds": math.floor(sell / gaussian_rho(reach, sigma) + 1e-9)}
+            for sigma in SIGMAS
+        ],
+        "each_job": list(rows.values()),
+    }
+
+
+def _paid(path: Path) -> dict[str, int]:
+    """What each settled job has brought, by the owner's statements."""
+    found = {}
+    for file in path.glob(f"jobs/*/{STATEMENT}"):
+        found[file.parent.name] = int(json.loads(file.read_text())["paid_micro"] or 0)
+    return found
+
+
+def _last(file: Path) -> dict[str, Any] | None:
+    with file.open("rb") as opened:
+        lines = parse_json_lines(last_line(opened)[1], file, "wallet", dict)
+    return lines[-1] if lines else None
+
+
+def accounts_shown(document: Mapping[str, Any]) -> list[Table | str]:
+    """The accounts: one owner in full, several in a table."""
+    owners = document["owners"]
+    return _one_shown(owners[0]) if len(owners) == 1 else [_all_shown(owners)]
+
+
+def _all_shown(owners: list[dict[str, Any]]) -> Table:
+    heads = ("jobs", "rho", "epsilon", "reserved", "left", "paid")
+    table = table_of(None, ("owner",), *heads, **_PLAIN)
+    for one in owners:
+        last = one["accounts"][-1] if one["accounts"] else {}
+        table.add_row(
+            Text(one["owner"]), str(sum(each["jobs"] for each in one["accounts"])),
+            *(_number(value) for value in (one["rho"], one["epsilon"])),
+            _number(last.get("reserved", 0.0)), _left(last.get("left")),
+            format_micro(one["paid_micro"]),
+        )  # fmt: skip
+    return table
+
+
+def _one_shown(owner: Mapping[str, Any]) -> list[Table | str]:
+    delta = owner["delta"]
+    out: list[Table | str] = [f"Owner {owner['owner']} (neighbours: {owner['neighbours']})"]
+    for number, account in enumerate(owner["accounts"], start=1):
+        head = f"Records {account['records'][:16]}: {account['jobs']} jobs, rho "
+        head += f"{_number(account['rho'])}, epsilon {_number(account['epsilon'])} at delta "
+        head += (
+            f"{delta:g}; reserved {_number(account['reserved'])}, left {_left(account['left'])}."
+        )
+        if number > 1:
+            head = "Other records, so another account. " + head
+        table = table_of(None, ("job", "state"), "rounds", "rho", "epsilon", "paid", **_PLAIN)
+        for row in account["each_job"]:
+            paid = row["paid_micro"]
+            table.add_row(
+                row["job"][:12], row["state"], str(row["rounds"]), _number(row["rho"]),
+                _number(row["epsilon"]), "-" if paid is None else format_micro(paid),
+            )  # fmt: skip
+        out += ["", head, table]
+        if account["could_sell"]:
+            offers = (f"{one['rounds']} at sigma {one['sigma']:g}" for one in account["could_sell"])
+            out.append(f"What is left covers so many rounds: {', '.join(offers)}.")
+    if len(owner["accounts"]) > 1:
+        out.append(
+            f"A record that is in all of these sets has cost rho {_number(owner['rho'])}, epsilon "
+            f"{_number(owner['epsilon'])}."
+        )
+    return [*out, f"Paid in all: {format_micro(owner['paid_micro'])}."]
+
+
+def _number(value: float | None) -> str:
+    return "infinite" if value is None else f"{value:.4g}"
+
+
+def _left(value: float | None) -> str:
+    return "no limit" if value is None else f"{value:.4g}"
+
+
+def write_accounts(folder: RunFolder, root: Path) -> list[str]:
+    """Keep what the owners have left in a run folder; gives a sentence for each thing to know."""
+    owners = accounts(root)["owners"]
+    folder.write_json(ACCOUNTS, {"owners": {one["owner"]: one for one in owners}})
+    changed = [one["owner"] for one in owners if len(one["accounts"]) > 1]
+    said = [f"Owners and their wallets: noisemarket owner account {root}"]
+    if changed:
+        names = ", ".join(changed[:5]) + (", ..." if len(changed) > 5 else "")
+        said.append(
+            f"{len(changed)} owners have other records than in earlier jobs, so another account: "
+            f"{names}. A record in both has cost the sum."
+        )
+    return said

@@ -1,0 +1,210 @@
+"""Owners that outlive a run: their keys, numbers and wallets, and one ledger of all jobs."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.market.common import here, job_name, scenario, write_images
+
+from noisemarket.cli import main
+from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.ledger.queries import documents, jobs
+from noisemarket.ledger.store import open_ledger
+from noisemarket.ledger.verification import verify
+from noisemarket.market import events
+from noisemarket.market.outcome import LEFT_OUT, MarketOutcome
+from noisemarket.market.run_folder import RunFolder
+from noisemarket.owner.folder import OwnerFolder, owner_folder
+from noisemarket.owner.wallet import Balance, Wallet
+from noisemarket.privacy.accountant import read_journal
+from noisemarket.scenario import Scenario
+from noisemarket.show.account_report import accounts_shown, owner_account, write_accounts
+
+pytestmark = pytest.mark.training
+
+ONCE = {"model": "features", "owners": 3, "rounds": 2}
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_images(tmp_path_factory.mktemp("images"))
+
+
+def played(made: Scenario, folder: Path, root: Path, **more: object) -> MarketOutcome:
+    return here(made, folder, owners=root, **more).finish()
+
+
+def accounts(root: Path, count: int = 3) -> dict[str, Balance]:
+    found = {}
+    for number in range(count):
+        folder = OwnerFolder(str(number), owner_folder(root, str(number)))
+        (path,) = folder.wallets()
+        records = json.loads(path.read_text().splitlines()[-1])["records"]
+        found[folder.name] = Wallet(folder.path, folder.name, records).account()
+    return found
+
+
+def test_two_jobs_add_up(images: Path, tmp_path: Path) -> None:
+    root, made = tmp_path / "consortium", scenario(images, **ONCE)
+    for name in ("one", "two"):
+        played(made, tmp_path / name, root)
+    spent = accounts(root)
+    for number, (name, account) in enumerate(spent.items()):
+        assert (account.jobs, account.reserved) == (2, 0.0)
+        journals = [
+            read_journal(tmp_path / run / "owners/privacy.journal") for run in ("one", "two")
+        ]
+        expected = math.fsum(journal.spent(number) for journal in journals)
+        assert account.spent == pytest.approx(expected, rel=1e-12)
+        own = owner_folder(root, name)
+        statement = json.loads(
+            (own / "jobs" / job_name(tmp_path / "two") / "statement.json").read_text()
+        )
+        assert statement["rho_so_far"] == pytest.approx(expected)
+        assert statement["rho_total"] == pytest.approx(journals[1].spent(number))
+    with open_ledger(root / "ledger.sqlite", create=False) as ledger:
+        verify(ledger)
+        assert [one.settled for one in jobs(ledger)] == [True, True]
+        keys = {(one.owner, one.owner_key) for one in documents(ledger)}
+    assert len(keys) == 3, "an owner has one key in all jobs"
+    assert not (tmp_path / "one" / "ledger.sqlite").exists()
+
+
+def test_what_an_owner_wrote_down_counts(images: Path, tmp_path: Path) -> None:
+    root, made = tmp_path / "consortium", scenario(images, **ONCE)
+    first = played(made, tmp_path / "one", root)
+    assert first.agreed == 3
+    own = owner_folder(root, "1") / "private.json"
+    own.write_text(json.dumps(json.loads(own.read_text()) | {"floor": 0.6}))
+    second = played(made, tmp_path / "two", root)
+    assert [owner.saving > 0 for owner in second.owners] == [True, False, True]
+    third = played(made, tmp_path / "three", root, renew=True)
+    assert third.agreed == 3
+
+
+def test_an_owner_that_has_run_dry_takes_no_part(images: Path, tmp_path: Path) -> None:
+    """First it sells less, then it does not train at all; nobody passes its budget."""
+    root = tmp_path / "consortium"
+    free = played(scenario(images, **ONCE), tmp_path / "free", tmp_path / "others")
+    budget = 1.5 * max(owner.rho for owner in free.owners)
+    made = scenario(images, **ONCE, rho_budget=budget)
+    sigmas, left_out = [], []
+    for number in range(6):
+        try:
+            outcome = played(made, tmp_path / str(number), root)
+        except NoisemarketError:  # nobody is left
+            left_out.append(3)
+            break
+        sigmas.append([owner.sigma for owner in outcome.owners if owner.state != LEFT_OUT])
+        left_out.append(sum(owner.state == LEFT_OUT for owner in outcome.owners))
+    assert sigmas[1] > sigmas[0], "what is left buys less"
+    assert left_out[0] == 0
+    assert left_out[-1] > 0
+    for account in accounts(root).values():
+        assert account.spent <= budget * (1 + 1e-9)
+        assert account.reserved == 0.0
+
+
+def test_a_cap_on_all_jobs_may_be_an_epsilon(images: Path, tmp_path: Path) -> None:
+    root = tmp_path / "consortium"
+    made = scenario(images, **ONCE, epsilon_budget=0.01)
+    with pytest.raises(Exception, match="No owner has signed"):
+        played(made, tmp_path / "one", root)
+
+
+def test_a_job_that_was_killed_keeps_its_reservation_until_it_is_done(
+    images: Path, tmp_path: Path
+) -> None:
+    root, made = tmp_path / "consortium", scenario(images, **ONCE, rho_budget=1e3)
+    for event in here(made, tmp_path / "run", owners=root):
+        if isinstance(event, events.RoundTrained):
+            break
+    held = accounts(root)
+    assert all(account.reserved > 0.0 and account.spent > 0.0 for account in held.values())
+    played(made, tmp_path / "run", root)
+    for name, account in accounts(root).items():
+        assert (account.jobs, account.reserved) == (1, 0.0)
+        assert account.spent == pytest.approx(2 * held[name].spent)
+    played(made, tmp_path / "run", root)  # once more, of a job that is settled
+    assert {name: one.spent for name, one in accounts(root).items()} == pytest.approx(
+        {name: 2 * one.spent for name, one in held.items()}
+    )
+
+
+def test_the_owners_own_relation_counts(images: Path, tmp_path: Path) -> None:
+    """A contract that counts zero-out neighbours costs four times what it says."""
+    root, made = tmp_path / "consortium", scenario(images, **ONCE, neighbours="zero_out")
+    played(made, tmp_path / "one", root)
+    before = {name: account.spent for name, account in accounts(root).items()}
+    for name in before:
+        own = owner_folder(root, name) / "private.json"
+        assert json.loads(own.read_text())["neighbours"] == "zero_out"
+        own.write_text(json.dumps(json.loads(own.read_text()) | {"neighbours": "replace_one"}))
+    played(made, tmp_path / "two", root)
+    for name, account in accounts(root).items():
+        assert account.spent - before[name] == pytest.approx(4 * before[name], rel=0.02)
+
+
+def test_the_account_of_a_folder(
+    images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On the command line: jobs, what they cost and brought, what is left, and what it covers."""
+    root = tmp_path / "consortium"
+    made = scenario(images, **ONCE, rho_budget=1e4)
+    outcomes = [played(made, tmp_path / name, root) for name in ("one", "two")]
+    document = told(capsys, "owner", "account", str(owner_folder(root, "1")), "--json")
+    (owner,) = document["owners"]
+    (account,) = owner["accounts"]
+    rho = math.fsum(outcome.owners[1].rho for outcome in outcomes)
+    assert account["rho"] == pytest.approx(rho)
+    assert account["left"] == pytest.approx(1e4 - rho)
+    assert owner["paid_micro"] == sum(outcome.owners[1].paid_micro or 0 for outcome in outcomes)
+    assert [row["state"] for row in account["each_job"]] == ["closed", "closed"]
+    held = outcomes[0].statements[1]
+    at = {one["sigma"]: one["rounds"] for one in account["could_sell"]}
+    cost = held.rho_per_round * (held.sigma / 0.3) ** 2
+    assert at[0.3] == math.floor(account["left"] / cost)
+    total = told(capsys, "ledger", "statement", str(root), "1", "--json")["totals"]
+    assert [one["rho"] for one in total] == [pytest.approx(rho)]
+    main_quietly("owner", "account", str(root))
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in shown] == ["owner", "0", "1", "2"]
+
+
+def test_a_wallet_that_lacks_a_signed_job_is_refused(images: Path, tmp_path: Path) -> None:
+    """Also where its note was put back with it: the contracts are still there."""
+    root, made = tmp_path / "consortium", scenario(images, **ONCE)
+    played(made, tmp_path / "one", root)
+    own = owner_folder(root, "1")
+    before = {path: path.read_bytes() for path in own.glob("wallet-*")}
+    played(made, tmp_path / "two", root)
+    for path, content in before.items():
+        path.write_bytes(content)
+    with pytest.raises(BadInput, match="whose contract is here: it was put back"):
+        owner_account(own)
+
+
+def test_other_records_are_said_aloud(images: Path, tmp_path: Path) -> None:
+    root = tmp_path / "consortium"
+    for number in (1, 2):  # another seed deals other records
+        played(scenario(images, **ONCE, seed=number), tmp_path / str(number), root)
+    said = write_accounts(RunFolder(tmp_path / "2"), root)
+    assert said[1].startswith("3 owners have other records than in earlier jobs")
+    shown = accounts_shown({"owners": [owner_account(owner_folder(root, "0"))]})
+    assert any("Other records, so another account" in str(one) for one in shown)
+
+
+def main_quietly(*words: str) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(list(words))
+    assert end.value.code == 0
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    capsys.readouterr()
+    main_quietly(*words)
+    return dict(json.loads(capsys.readouterr().out))
