@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -288,13 +289,12 @@ def readme_claims() -> str:
     seen = [claim for claim, verdict in found.items() if verdict == "yes"]
     never = [claim for claim, verdict in found.items() if verdict.startswith("no")]
     rest = len(found) - len(seen) - len(never)
-    return "\n".join(
-        [
-            f"- seen: {'; '.join(map(_small, seen))}",
-            f"- not seen: {'; '.join(map(_small, never))}",
-            f"- {rest} more depend on how one counts",
-        ]
-    )
+    lines = [
+        f"- **Seen**: {'; '.join(map(_small, seen))}.",
+        f"- **Not seen**: {'; '.join(map(_small, never))}.",
+        f"- {rest} more depend on how one counts.",
+    ]
+    return "\n".join(fill(line, 120, subsequent_indent="  ") for line in lines)
 
 
 def _small(claim: str) -> str:
