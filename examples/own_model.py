@@ -41,14 +41,14 @@ def records(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def main() -> None:
-    """Train for 15 rounds and say how good the model is and what it cost."""
+    """Train for 8 rounds and say how good the model is and what it cost."""
     data = nm.Dataset.of(*records(12_000, seed=1), *records(2_000, seed=2), name="synthetic")
-    scenario = nm.Scenario.from_preset("market", owners=OWNERS, beta=1.0, rounds=15)
+    scenario = nm.Scenario.from_preset("market", owners=OWNERS, beta=1.0, rounds=8)
     result = nm.train(
         scenario,
         data=data,
         model=MLP,
-        protection=nm.Sharded(records_per_shard=12, clip=1.0, steps=4, rate=0.5),
+        protection=nm.Sharded(records_per_shard=12, clip=1.0, steps=4, rate=1.0),
         sigma=[0.1 if owner % 2 else 0.3 for owner in range(OWNERS)],
         watch=lambda done: print(f"round {done.number:2}: {done.score.accuracy:.1f} %"),
     )

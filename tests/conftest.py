@@ -31,7 +31,6 @@ LONGEST = (
     "flower/test_processes.py",
     "flower/test_simulated_market.py",
     "show/dashboard/test_browser.py",
-    "flower/test_simulation.py",
     "show/dashboard/test_server.py",
     "market/test_crashes.py",
     "test_examples.py",
@@ -90,6 +89,15 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     from noisemarket.machine import available_cores
 
     return available_cores() + (0 if config.getoption("--quick") else 2)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile the game once: where there is no cache yet, all workers would do so at a time."""
+    options = session.config.option
+    if getattr(options, "numprocesses", 0) and not options.quick and not any(_cache.iterdir()):
+        import noisemarket as nm
+
+        nm.negotiate(nm.Scenario.from_preset("market", owners=1, iterations=10, surface="printed"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

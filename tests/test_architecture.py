@@ -10,6 +10,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -72,9 +73,20 @@ FLOWER_IN_PUBLIC = {
 """What may be imported of Flower, here and in the examples: the rest changes without notice."""
 
 
+@cache
+def parsed(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
+@cache
+def nodes(tree: ast.AST) -> list[ast.AST]:
+    """All nodes of a tree, which several tests go through."""
+    return [*ast.walk(tree)]
+
+
 def complaints(file: PurePosixPath, source: str) -> list[str]:
     """All that is wrong with this file, by its path inside the package and its text."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     room = file.parts[0].removesuffix(".py")
     found = []
     if room not in ROOMS_BELOW:
@@ -112,7 +124,7 @@ def allowed_in_pure_room(top: str) -> bool:
 
 def imports(file: PurePosixPath, tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Line and absolute name of every module imported, anywhere in the file and in any form."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case ast.Import(names=names):
                 yield from ((node.lineno, name.name) for name in names)
@@ -138,7 +150,7 @@ def absolute(file: PurePosixPath, node: ast.ImportFrom) -> str:
 
 def file_calls(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Line and name of every call that reaches a file without an import that would tell."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Call):
             name = called(node.func)
             owner, _, function = name.rpartition(".")
@@ -206,7 +218,7 @@ def test_every_extra_that_an_error_names_can_be_installed() -> None:
     named = {
         ast.literal_eval(node.args[1])
         for file in FILES
-        for node in ast.walk(ast.parse((SOURCES / file).read_text(encoding="utf-8")))
+        for node in nodes(parsed((SOURCES / file).read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and called(node.func) == "MissingExtra"
     }
     assert named <= set(PYPROJECT["project"]["optional-dependencies"])
@@ -249,7 +261,7 @@ def test_a_class_and_a_file_have_a_name_of_their_own() -> None:
     for file in FILES:
         if file.name != "__init__.py" and file.parts[0] != "cli":
             homes.setdefault(file.name, []).append(str(file))
-        for node in ast.walk(ast.parse((SOURCES / file).read_text(encoding="utf-8"))):
+        for node in nodes(parsed((SOURCES / file).read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
                 homes.setdefault(node.name, []).append(str(file))
     assert {name: places for name, places in homes.items() if len(places) > 1} == {}
@@ -273,7 +285,7 @@ def test_no_room_reaches_itself_through_the_rooms_below() -> None:
         ("game/levels.py", "from noisemarket import errors"),
         ("game/levels.py", "import math, functools\nimport scipy.optimize\nfrom numba import njit"),
         ("pricing/phc.py", "from ..game.levels import Levels"),
-        ("pricing/jit.py", "import hashlib\nimport inspect"),
+        ("pricing/rule.py", "import hashlib\nimport inspect"),
         ("pricing/dypp.py", "from noisemarket.pricing import rule"),
         ("scenario.py", "import pathlib\nimport pydantic\nfrom noisemarket.pricing import rule"),
         ("show/figures.py", "import matplotlib\nopen('x')"),

@@ -58,3 +58,8 @@ def test_tables_of_hospitals_are_as_the_page_shows_them(tmp_path: Path) -> None:
     assert len(rows) == 2
     assert [row for row in rows if row not in listed] == []
     assert "Owner juniper" in call_here(*statement, cwd=tmp_path).stdout
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    for figure in re.findall(r"(\d+ of 12) hospitals .* for ([\d.]+) in all.* ([\d.]+ %)", readme)[
+        0
+    ]:
+        assert figure in seen

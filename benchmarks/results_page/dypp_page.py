@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -112,12 +113,12 @@ def clock_against(found: Stored) -> str:
     """Where the clock auction, ours, stands to the others: also where it loses."""
     words = []
     for budget in found.budgets:
-        paid = f"{found.value('clock', budget, 'paid'):.0f}"
-        others = [
-            points_in_words(found, budget, "clock", name) for name in ("bisection", "q_learning")
-        ]
-        words.append(f"for {budget:g} (it pays {paid}) {listed(others)}")
-    return f"The clock auction is {'; '.join(words)}."
+        others = {
+            name: found.between(budget, "clock", name) for name in ("bisection", "q_learning")
+        }
+        shown = ", ".join(f"{marked(one)} to {name_of(name)}" for name, one in others.items())
+        words.append(f"for {budget:g} {shown} (it pays {found.value('clock', budget, 'paid'):.0f})")
+    return f"The clock auction stands, in points, {'; '.join(words)}."
 
 
 def no_floor_section(found: Stored) -> list[str]:
@@ -129,14 +130,14 @@ def no_floor_section(found: Stored) -> list[str]:
         boundless = sum(row.epsilon_sold is None for row in rows)
         shown.append(
             f"{name_of(name)} {accuracy_in_words(found.at(name, budget))} % "
-            f"({boundless} of {len(rows)} seeds with such a seller)"
+            f"({boundless} of {len(rows)} seeds)"
         )
     return [
         "### Without a floor",
         "If owners may sell all their noise, some sellers are left without a bound on epsilon. For "
-        f"a budget of {budget:g}: {listed(shown)}. Nothing in the paper's linear privacy loss says "
-        "that the last noise is worth most: [set a floor, or count "
-        "epsilon](mechanisms.md#privacy-loss-floors-and-errors).",
+        f"a budget of {budget:g}, with the seeds that have such a seller: {listed(shown)}. Nothing "
+        "in the paper's linear privacy loss says that the last noise is worth most: [set a floor, "
+        "or count epsilon](mechanisms.md#privacy-loss-floors-and-errors).",
     ]
 
 
@@ -346,13 +347,12 @@ def readme_claims() -> str:
     seen = [claim for claim, verdict in found.items() if verdict == "yes"]
     never = [claim for claim, verdict in found.items() if verdict.startswith("no")]
     rest = len(found) - len(seen) - len(never)
-    return "\n".join(
-        [
-            f"- seen: {'; '.join(map(_small, seen))}",
-            f"- not seen: {'; '.join(map(_small, never))}",
-            f"- {rest} more depend on how one counts",
-        ]
-    )
+    lines = [
+        f"- **Seen**: {'; '.join(map(_small, seen))}.",
+        f"- **Not seen**: {'; '.join(map(_small, never))}.",
+        f"- {rest} more depend on how one counts.",
+    ]
+    return "\n".join(fill(line, 120, subsequent_indent="  ") for line in lines)
 
 
 def _small(claim: str) -> str:

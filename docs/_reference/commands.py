@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, get_type_hints
 
 import typer
 
-from _reference import code, items, page, plain, sentence
+from _reference import code, items, page, plain
 from noisemarket.cli.app import app
 
 INTRO = """\
@@ -26,15 +26,42 @@ def commands_page() -> str:
     described = {name: _parameters(name, command) for name, command in found}
     seen = Counter(row for _, rows in described.values() for row in rows)
     shared = [row for row in seen if seen[row] > 1]
-    parts = [INTRO, "## Options of several commands", items(shared)]
+    parts = [INTRO, "## Options of several commands", *_shared(shared)]
     for name, command in found:
         usage, rows = described[name]
         common = [re.sub(r" [^`]+`", "`", row[0]) for row in rows if row in shared]
         own = [row for row in rows if row not in shared]
-        also = f"Also {', '.join(common)}." if common else ""
-        about = f"`{usage}`: {_small(sentence(command.help))}. {_rest(command)}"
-        parts += [f"## {name}", about, items(own), also]
+        also = f"Also {', '.join(_grouped(common))}." if common else ""
+        parts += [f"## {name}", f"{usage}{plain(command.help)}", items(own), also]
     return page("Commands", *parts)
+
+
+def _shared(rows: Sequence[tuple[str, str]]) -> list[str]:
+    """The options that several commands have, group by group."""
+    named = {re.sub(r"`([^` ]+).*", r"\1", row[0]): row for row in rows}
+    parts, left = [], dict(named)
+    for group, some in GROUPS.items():
+        parts += [f"{group}:", items(left.pop(name) for name in some if name in left)]
+    return [*parts, "*others*:", items(left.values())]
+
+
+GROUPS = {
+    "*scenario*": ("SCENARIO", "--preset", "--set", "--seed"),
+    "*deal*": ("--mechanism", "--budget", "--target-accuracy"),
+    "*folder*": ("--out", "--overwrite", "--workers", "--json"),
+}
+"""Options that mostly come together, by what a page calls them."""
+
+
+def _grouped(names: Sequence[str]) -> list[str]:
+    """Options by name, and those of a group that is there as a whole by its name."""
+    left, shown = list(names), []
+    for group, some in GROUPS.items():
+        own = [code(name) for name in some]
+        if set(own) <= set(left):
+            shown.append(group)
+            left = [name for name in left if name not in own]
+    return shown + left
 
 
 def _commands(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
@@ -46,7 +73,7 @@ def _commands(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _parameters(name: str, command: Any) -> tuple[str, list[tuple[str, str]]]:
-    """How the command is called, and its arguments and options with their meanings."""
+    """How a command of several arguments is called; arguments and options with their meanings."""
     known = get_type_hints(inspect.unwrap(command.callback), include_extras=True)
     rows, usage = [], [name]
     for one in command.params:
@@ -57,7 +84,7 @@ def _parameters(name: str, command: Any) -> tuple[str, list[tuple[str, str]]]:
             rows.append((code(word), plain(about.help)))
         elif not one.hidden:
             rows.append((_names(one), plain(one.help) + _default(one)))
-    return " ".join(usage), rows
+    return (f"`{' '.join(usage)}`: " if len(usage) > 2 else ""), rows
 
 
 def _names(option: Any) -> str:
@@ -68,14 +95,6 @@ def _names(option: Any) -> str:
 
 def _default(option: Any) -> str:
     given = option.default
-    if given is None or option.is_flag or option.multiple:
+    if given in (None, "") or option.is_flag or option.multiple:
         return ""
     return f" Default {code(f'{given:g}' if isinstance(given, float) else given)}."
-
-
-def _small(text: str) -> str:
-    return text[:1].lower() + text[1:]
-
-
-def _rest(command: Any) -> str:
-    return plain(command.help).partition(". ")[2]

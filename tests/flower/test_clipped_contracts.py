@@ -70,9 +70,8 @@ def test_contracts_go_on_record_with_both_signatures_only(tmp_path: Path) -> Non
 
 
 def test_the_page_shows_how_a_contract_is_made(tmp_path: Path) -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "flower.md").read_text(
-        encoding="utf-8"
-    )
+    root = Path(__file__).resolve().parents[2]
+    page = (root / "examples" / "flower-own-model" / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     (code,) = [block for block in blocks if "draft_clipped(" in block]
     (tmp_path / "job").mkdir()

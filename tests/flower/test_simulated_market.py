@@ -1,4 +1,4 @@
-"""A market over Flower's simulation: begun elsewhere, through the death of a worker and a stop."""
+"""A market over Flower's simulation: begun elsewhere, through the death of a worker; a stop."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.flower.conftest import Node, ProcessGrid
 from tests.flower.job_ends import charged, same_model, told
 from tests.flower.market_common import grid_of, make_scenario
 
@@ -18,6 +19,7 @@ from noisemarket.errors import BadInput, Interrupted, MissingExtra
 from noisemarket.flower import simulation
 from noisemarket.flower.curator_app import hold_market
 from noisemarket.flower.line import Bounds
+from noisemarket.flower.owner_app import owner_app
 from noisemarket.flower.simulation import run_simulation
 from noisemarket.market.events import Opened, RoundTrained, Settled
 from noisemarket.market.job import run_market
@@ -48,9 +50,8 @@ class Stopped(Exception):
     pass
 
 
-def test_a_job_that_is_stopped_and_loses_a_worker_ends_as_in_one_process(tmp_path: Path) -> None:
-    """It begins over a grid in this process, is stopped in the simulation, and resumed there; then
-    the worker is killed."""
+def test_a_job_that_loses_a_worker_ends_as_in_one_process(tmp_path: Path) -> None:
+    """It begins over a grid in this process and goes on in the simulation; a worker dies."""
     here, folder = tmp_path / "here", tmp_path / "run"
     expected = run_market(make_scenario(here, **SETTINGS), here, workers=1).finish()
     scenario = make_scenario(folder, **SETTINGS)
@@ -64,15 +65,7 @@ def test_a_job_that_is_stopped_and_loses_a_worker_ends_as_in_one_process(tmp_pat
             grid_of(scenario, folder), scenario, folder, stop_after_one, Bounds(5.0, wait=1.0)
         )
 
-    before, stops = dict(os.environ), list[bool]()
-    run = run_simulation(prepare(scenario), folder, workers=1, stop=lambda: bool(stops))
-    rounds = list[int]()
-    with pytest.raises(Interrupted):
-        stop_after_round(run, rounds, stops)
-    assert 2 <= max(rounds) < ROUNDS
-    assert os.environ == before
-    assert workers() == []
-
+    before = dict(os.environ)
     run, opened, killed = run_simulation(prepare(scenario), folder, workers=1), 0, 0
     for event in run:
         opened += isinstance(event, Opened)
@@ -99,11 +92,28 @@ def test_a_job_that_is_stopped_and_loses_a_worker_ends_as_in_one_process(tmp_pat
     assert workers() == []
 
 
-def stop_after_round(run: MarketRun, rounds: list[int], stops: list[bool]) -> None:
-    for event in run:
-        if isinstance(event, RoundTrained):
-            rounds.append(event.result.number)
-            stops.append(True)
+def test_a_job_is_stopped_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over a grid in this process: a second start of Ray would show nothing more."""
+    folder, rounds, stops = tmp_path / "run", list[int](), list[bool]()
+    scenario = make_scenario(folder, **SETTINGS)
+
+    def simulate(configs: Any, curator: Any, count: int) -> None:
+        nodes = {100 + n: Node(owner_app(), dict(one)) for n, one in enumerate(configs)}
+        curator(ProcessGrid(nodes))
+
+    monkeypatch.setattr(simulation, "simulate", simulate)
+
+    def take(run: MarketRun) -> None:
+        for event in run:
+            if isinstance(event, RoundTrained):
+                rounds.append(event.result.number)
+                stops.append(True)
+
+    with pytest.raises(Interrupted):
+        take(run_simulation(prepare(scenario), folder, stop=lambda: bool(stops)))
+    assert 1 <= max(rounds) < ROUNDS
+    take(run_simulation(prepare(scenario), folder))
+    assert rounds == [*range(1, ROUNDS + 1)]
 
 
 def workers() -> list[psutil.Process]:

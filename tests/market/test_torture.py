@@ -31,7 +31,7 @@ pytestmark = [
 
 
 def test_the_command_killed_at_random() -> None:
-    only = ["--main", "0", "--group", "0", "--postgres", "0"]
+    only = ["--main", "0", "--group", "0", "--postgres", "0", "--flower", "0"]
     done = subprocess.run(
         [sys.executable, "-m", "tests.market.torture", "--kills", "12", "--seed", "1", *only],
         cwd=ROOT, capture_output=True, text=True, timeout=400, check=False,

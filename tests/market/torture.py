@@ -57,7 +57,7 @@ from noisemarket.privacy.accountant import read_journal
 from noisemarket.show import market_report
 
 MAIN, GROUP, FORKED, POSTGRES, FLOWER = "main", "group", "forked", "postgres", "flower"
-KINDS = {MAIN: 2, GROUP: 2, FORKED: 8, POSTGRES: 1, FLOWER: 0}
+KINDS = {MAIN: 2, GROUP: 2, FORKED: 8, POSTGRES: 1, FLOWER: 1}
 """How often each is killed, by default: those that start processes take seconds each."""
 
 OWNERS, ROUNDS, BUDGET = 3, 3, 100.0

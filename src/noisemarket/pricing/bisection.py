@@ -402,14 +402,14 @@ def compiled_loop() -> Callable[..., None]:
     """``bargain_all`` as compiled code, of these very functions."""
     from numba.extending import register_jitable  # slow to import, and most markets do not need it
 
-    from noisemarket.pricing.jit import cached
+    from noisemarket.pricing.learning import compiled
 
     for function in (
         *(begin_curator, quote, hear_answer, stands),
         *(begin_owner, make_proposal, best_proposal, hear_quote, _repeats, _note),
     ):
         register_jitable(function)
-    return cast(Callable[..., None], cached(nogil=True, error_model="numpy")(bargain_all))
+    return cast(Callable[..., None], compiled(bargain_all))
 
 
 def bargain_batch(

@@ -13,6 +13,7 @@ stays is not climbed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,11 +21,18 @@ from numba import njit
 
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray
 from noisemarket.game.sides import scrambled
-from noisemarket.pricing.jit import cached
 from noisemarket.pricing.rule import CLIMBING, EXPLORING, FIXED
 from noisemarket.pricing.totals import DEALS, PAYMENTS, PROPOSALS, QUOTES, SAVINGS
 
-_compiled = cached(nogil=True, error_model="numpy")
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """Compile a function, and keep that on disk if there is a folder that can be written."""
+    try:
+        return njit(cache=True, nogil=True, error_model="numpy")(function)
+    except RuntimeError:  # Numba found no folder that it may write to
+        return njit(nogil=True, error_model="numpy")(function)
+
+
 _mix = njit(nogil=True)(scrambled)
 _U = np.uint64
 _GOLDEN = _U(0x9E3779B97F4A7C15)
@@ -58,7 +66,7 @@ class Numbers(NamedTuple):
 # Random numbers: SplitMix64 turns (seed, key) into the state of a xoshiro256++ generator.
 
 
-@_compiled
+@compiled
 def seed_stream(streams: KeyArray, i: int, seed: np.uint64, key: np.uint64) -> None:
     """Set row ``i`` to the state of the stream that a seed and an owner's key name."""
     start = _mix(seed + _GOLDEN) ^ _mix(key + _GOLDEN + _GOLDEN)
@@ -66,7 +74,7 @@ def seed_stream(streams: KeyArray, i: int, seed: np.uint64, key: np.uint64) -> N
         streams[i, word] = _mix(start + _U(word + 1) * _GOLDEN)
 
 
-@_compiled
+@compiled
 def next_word(streams: KeyArray, i: int) -> np.uint64:
     """The next 64 bits of the stream in row ``i``."""
     s0, s1, s2, s3 = streams[i, 0], streams[i, 1], streams[i, 2], streams[i, 3]
@@ -80,13 +88,13 @@ def next_word(streams: KeyArray, i: int) -> np.uint64:
     return word
 
 
-@_compiled
+@compiled
 def upper_uniform(streams: KeyArray, i: int) -> float:
     """An owner's next random number in [0, 1): the upper half of a word."""
     return np.float64(next_word(streams, i) >> _U(32)) * _TO_UNIT
 
 
-@_compiled
+@compiled
 def lower_uniform(streams: KeyArray, i: int) -> float:
     """The curator's next random number in [0, 1): the lower half of a word."""
     return np.float64(next_word(streams, i) & _U(0xFFFFFFFF)) * _TO_UNIT
@@ -95,7 +103,7 @@ def lower_uniform(streams: KeyArray, i: int) -> float:
 # The rules
 
 
-@_compiled
+@compiled
 def draw(policy: FloatArray, row: int, actions: int, uniform: float, otherwise: int) -> int:
     """The action that a uniform number in [0, 1) picks; ``otherwise`` if rounding leaves none."""
     reached = 0.0
@@ -106,7 +114,7 @@ def draw(policy: FloatArray, row: int, actions: int, uniform: float, otherwise: 
     return otherwise
 
 
-@_compiled
+@compiled
 def act(
     rule: Numbers, policy: FloatArray, best: IntArray, row: int, actions: int, uniform: float
 ) -> int:
@@ -119,7 +127,7 @@ def act(
     return greedy
 
 
-@_compiled
+@compiled
 def climb(policy: FloatArray, row: int, actions: int, greedy: int, step: float) -> None:
     """Move ``step`` of probability to the greedy action, from each other at most what it has."""
     share, rest = step / (actions - 1), 0.0
@@ -131,7 +139,7 @@ def climb(policy: FloatArray, row: int, actions: int, greedy: int, step: float) 
     policy[row, greedy] = 1.0 - rest if rest < 1.0 else 0.0
 
 
-@_compiled
+@compiled
 def learn(
     rule: Numbers,
     values: FloatArray,
@@ -191,7 +199,7 @@ def learn(
     climb(policy, row, actions, greedy, step)
 
 
-@_compiled
+@compiled
 def has_moved(averages: FloatArray, proposal: int, since: int) -> bool:
     """Take a proposal into its fast and its slow average; gives whether these are far apart (L1).
 
@@ -211,7 +219,7 @@ def has_moved(averages: FloatArray, proposal: int, since: int) -> bool:
     return distance > MOVED
 
 
-@_compiled
+@compiled
 def act_everywhere(
     rule: Numbers, policy: FloatArray, best: IntArray, uniforms: FloatArray, out: IntArray
 ) -> None:
@@ -277,7 +285,7 @@ class Batch(NamedTuple):
     curator_policies: FloatArray
 
 
-@_compiled
+@compiled
 def _begin(
     values: FloatArray,
     policy: FloatArray,
@@ -301,7 +309,7 @@ def _begin(
         row += 1
 
 
-@_compiled
+@compiled
 def _read_policy(
     family: int, policy: FloatArray, best: IntArray, row: int, out: FloatArray
 ) -> None:
@@ -315,7 +323,7 @@ def _read_policy(
         row += 1
 
 
-@_compiled
+@compiled
 def _usual_deal(seen: IntArray, agreed: BoolArray, window: int) -> tuple[int, int]:
     """The deal a pair made most often of late, or (0, 0) if it mostly made none."""
     deals, most, best_j, best_k = 0, 0, 0, 0
@@ -329,7 +337,7 @@ def _usual_deal(seen: IntArray, agreed: BoolArray, window: int) -> tuple[int, in
     return (best_j, best_k) if 2 * deals >= window else (0, 0)
 
 
-@_compiled
+@compiled
 def play_all(
     rule: Numbers,
     games: GameArrays,
