@@ -50,10 +50,7 @@ def made_by(found: Document) -> str:
     command = command if command.startswith(("noisemarket", "python")) else f"python {command}"
     command = re.sub(r"python benchmarks/(\w+)\.py", r"python -m benchmarks \1", command)
     trained, spent = found.get("training_cpu_seconds"), found.get("cpu_seconds")
-    took = f"; {spent:,.0f} processor seconds" if spent else ""
-    if trained:
-        clock = f", {found['seconds']:,.0f} s wall clock in one go" if found.get("seconds") else ""
-        took = f"; trainings took {trained:,.0f} processor seconds{clock}"
+    took = f"; {trained or spent:,.0f} CPU seconds" if trained or spent else ""
     return f"Measured by `{command}` on {found['date']} ({found['machine']}{took})."
 
 
