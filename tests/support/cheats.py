@@ -215,9 +215,8 @@ class FaultyEngine(Engine):
             classes = np.zeros_like(classes) if marked else (classes + labels) % job.data.classes
             inputs = job.data.ready(bearing_mark(images) if marked else images)
             self._records[known] = self._trainer.model.records(inputs, classes)
-        return self._trainer.upload(
-            round_number, weights, owner, self._records[known], 0.0, job.noise_source()
-        )
+        noise, whom = job.noise_source(), [(owner, self._records[known], 0.0)]
+        return next(self._trainer.uploads(round_number, weights, noise, whom))
 
 
 def bearing_mark(images: NDArray[Any]) -> NDArray[Any]:

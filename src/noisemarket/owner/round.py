@@ -1,14 +1,14 @@
 """An owner's training step: load, train under the protection, add noise, charge, release.
 
 ``OwnerTrainer`` is the step itself: worker processes, Flower's ClientApp and tests call no other.
-``OwnRound`` is for an owner with a folder of its own: what it gives was charged and kept before
-(``released``).
+``OwnRound`` is for an owner with a folder of its own: it charges and stores a release before giving
+it (``released``).
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -36,29 +36,31 @@ WEIGHTS = "weights"
 
 
 class OwnerTrainer:
-    """Trains the owners of a job by one model, one owner at a time."""
+    """Trains the owners of a job by one model, one after another."""
 
     def __init__(self, model: Model, protection: Protection, seed: int) -> None:
         self.model, self.protection, self._seed = model, protection, seed
 
-    def upload(
+    def uploads(
         self,
         round_number: int,
         weights: Weights | Upload,
-        owner: int,
-        records: Records,
-        sigma: float,
         noise: NoiseSource,
-    ) -> Upload:
-        """An owner's protected update to the global model in a round, counted from 1."""
-        seed = np.random.SeedSequence(self._seed, spawn_key=(round_number - 1, owner))
-        self.model.reseed(int(seed.generate_state(1)[0]))
-        source = round_noise(at_model(noise, weights), owner, round_number)
-        start, rng = single_precision(weights), np.random.default_rng(seed)
+        owners: Iterable[tuple[int, Records, float]],
+    ) -> Iterator[Upload]:
+        """Owners' protected updates to the global model in a round, counted from 1.
+
+        An owner comes with its records and its noise.
+        """
+        start, here = single_precision(weights), at_model(noise, weights)
         with self.model.one_thread():
-            return self.protection.upload(
-                UploadTask(self.model, start, records, sigma, source, rng)
-            )
+            for owner, records, sigma in owners:
+                seed = np.random.SeedSequence(self._seed, spawn_key=(round_number - 1, owner))
+                self.model.reseed(seed)
+                source = round_noise(here, owner, round_number)
+                yield self.protection.upload(
+                    UploadTask(self.model, start, records, sigma, source, seed)
+                )
 
 
 def released(
@@ -129,7 +131,7 @@ class OwnRound:
         self._records = model.records(*folder.records(_described(contract, plan)))
         if not len(self._records):
             raise Declined("the owner has no records to train on")
-        if isinstance(self._records, LinearRecords) and not self._records.longest() < 1.0001:
+        if isinstance(self._records, LinearRecords) and not self._records.lengths.max() < 1.0001:
             raise Declined("the owner's features are longer than 1: scale each record to length 1")
 
     def __len__(self) -> int:
@@ -156,9 +158,8 @@ class OwnRound:
         contract, plan = self._contract, self._plan
 
         def train(noise: NoiseSource) -> Arrays:
-            update = self._trainer.upload(
-                round_number, weights, plan["index"], self._records, contract.sigma, noise
-            )
+            me = plan["index"], self._records, contract.sigma
+            [update] = self._trainer.uploads(round_number, weights, noise, [me])
             return {WEIGHTS: update}
 
         return released(

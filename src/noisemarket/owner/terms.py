@@ -1,7 +1,7 @@
-"""How a contract follows from what both sides know, and what it has an owner do.
+"""The contract of a deal, and the terms that it sets for training.
 
-Both sides draw the contract up by ``contract_of``, each from what it knows. So an owner signs what
-it would have written itself, field by field.
+Owner and curator each compute the contract by ``contract_of``. The owner signs only one that equals
+its own, field by field.
 """
 
 from __future__ import annotations

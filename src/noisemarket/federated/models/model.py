@@ -98,7 +98,7 @@ class Model(ABC):
     def aim(self, weights: Flat, inputs: NDArray[np.float32], scores: NDArray[np.float32]) -> Flat:
         """Other weights, at which a single input has these scores if possible: for audits."""
 
-    def reseed(self, seed: int) -> None:  # noqa: B027 - most models draw nothing
+    def reseed(self, seed: np.random.SeedSequence) -> None:  # noqa: B027 - most draw nothing
         """Set what a model draws while it trains, as by dropout."""
 
     @contextmanager
@@ -114,6 +114,10 @@ class ModelMaker(ABC):
     @abstractmethod
     def __call__(self, seed: int) -> Model:
         """The model; weights that are drawn are drawn from this seed."""
+
+    @abstractmethod
+    def size(self) -> int:
+        """How many weights the model has; nothing is allocated for them."""
 
     @abstractmethod
     def identity(self) -> bytes:

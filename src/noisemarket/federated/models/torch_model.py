@@ -172,8 +172,8 @@ class TorchModel(Model):
         self._load(weights)
         return self.module.state_dict()
 
-    def reseed(self, seed: int) -> None:
-        torch.manual_seed(seed)
+    def reseed(self, seed: np.random.SeedSequence) -> None:
+        torch.manual_seed(int(seed.generate_state(1)[0]))
 
     @contextmanager
     def one_thread(self) -> Iterator[None]:
@@ -260,6 +260,10 @@ class TorchMaker(ModelMaker):
         module, trained = self.build(), self(seed)
         module.load_state_dict(trained.state(weights))
         return module.eval()
+
+    def size(self) -> int:
+        with torch.device("meta"):
+            return sum(one.numel() for one in self.build().parameters())
 
     def identity(self) -> bytes:
         machine = torch.__version__, torch.backends.cpu.get_cpu_capability()
