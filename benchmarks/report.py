@@ -20,6 +20,7 @@ from benchmarks.results_page.dypp_page import INSTEAD, claims, dypp_parts, readm
 from benchmarks.results_page.figures import draw
 from benchmarks.results_page.study_parts import (
     cheats_part,
+    fars_part,
     lying_part,
     market_part,
     readme_market,
@@ -71,6 +72,7 @@ def page() -> str:
         *market_part(),
         *dypp_parts(),
         *lying_part(),
+        *fars_part(),
         *epsilon_part(),
         *accuracy_part(),
         *cheats_part(),
