@@ -8,7 +8,7 @@
 record's gradient is clipped. All take turns in one process on one thread; a figure is the least of
 all turns. Peers draw noise that is not secure, and neither keep an account nor test the model. With
 many owners, who hold the same images again, two worker processes train: their CPU seconds and this
-process's are added. The table goes into docs/explanation/benchmarks.md.
+process's are added. The table goes into benchmarks/README.md.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ MARKED: dict[Path, dict[str, Callable[[], str | None]]] = {
         "times": times_table,
     },
     ROOT / "docs" / "tutorial" / "first-market.md": {"demo": demo_table},
-    ROOT / "docs" / "explanation" / "benchmarks.md": {"engine": engine_table},
+    ROOT / "benchmarks" / "README.md": {"engine": engine_table},
 }
 """Pages to their marked parts, each with what makes it."""
 

@@ -1,4 +1,4 @@
-"""What a round of the default model costs, for the page of benchmarks."""
+"""What a round of the default model costs, for benchmarks/README.md."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ def engine_table() -> str | None:
     sizes = [f"{int(owners):,} owners {spent:.2f}" for owners, spent in found["many"].items()]
     text = table(["a round of 100 owners x 600 records", "CPU ms", "over our training"], rows)
     grown = f"CPU seconds of a whole round with two workers: {', '.join(sizes)}."
-    return f"{text}\n\n{grown} {made_by(found)}"
+    return f"{text}\n\n{grown}\n{made_by(found)}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.channel_suite import ChannelConformance, Open
-from tests.flower.market_common import BOUNDS, NAMES, grid_of
+from tests.flower.market_common import BOUNDS, grid_of
 
 from noisemarket.flower.flower_channel import FlowerChannel
 from noisemarket.flower.line import Bounds
@@ -21,7 +21,8 @@ class TestFlowerChannel(ChannelConformance):
     @pytest.fixture
     def open_channel(self) -> Open:
         def make(scenario: Scenario, folder: Path) -> Channel:
-            grid = grid_of(scenario, folder)
-            return FlowerChannel(grid, NAMES, MarketFolder(folder), Bounds(**BOUNDS))
+            grid, count = grid_of(scenario, folder), scenario.population.owners
+            names = [str(number) for number in range(count)]
+            return FlowerChannel(grid, names, MarketFolder(folder), Bounds(**BOUNDS))
 
         return make
