@@ -86,6 +86,10 @@ AT_ONCE = 200
 """Contracts that are signed before they are recorded together."""
 
 
+class NobodySigned(NoisemarketError):
+    """No owner would, or could, take part in a job."""
+
+
 def run_market(
     scenario: Scenario | PreparedMarket | None = None,
     folder: str | Path = "runs/market",
@@ -252,7 +256,7 @@ class _OpenJob:
         contracts = yield from self._sign(order, drafts)
         yield from [events.LeftOut(*one) for one in self.owners.left_out.items()]
         if not contracts:
-            raise NoisemarketError("No owner has signed a contract.")
+            raise NobodySigned("No owner has signed a contract.")
         clock.lap("sign")
 
         begun = RoundBeginning(self.ledger, manifest.job)

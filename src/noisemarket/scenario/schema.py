@@ -192,6 +192,9 @@ class LearningSection(Section):
         1, ge=1, le=10**6, description="interactions in one message; 1: no messages"
     )
     reopen: bool = Field(True, description="whether DyPP starts anew when preferences have changed")
+    carry_over: bool = Field(
+        False, description="in a season: whether learners go on from the jobs before"
+    )
 
     def settings(self) -> Settings:
         """The part that the learning rules read."""
@@ -382,6 +385,11 @@ class Scenario(Section):
     market: MarketSection = MarketSection()
     changes: tuple[ChangeSection, ...] = Field(
         (), description="preferences that change during the game, one [[changes]] table each"
+    )
+    jobs: tuple[dict[str, Any], ...] = Field(
+        (),
+        description="a season: jobs one after another with the same owners, one [[jobs]] table "
+        "each with a name and the settings that it changes",
     )
 
     def environment(
