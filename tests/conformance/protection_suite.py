@@ -119,8 +119,8 @@ class ProtectionConformance:
         start = drawn.astype("f4")
         kept = start.copy()
         source = SimulatedNoise(1) if noise is None else noise
-        own, rng = model.records(held.inputs, held.labels), np.random.default_rng(order)
-        out = self.protection.upload(UploadTask(model, start, own, sigma, source, rng))
+        own, seeds = model.records(held.inputs, held.labels), np.random.SeedSequence(order)
+        out = self.protection.upload(UploadTask(model, start, own, sigma, source, seeds))
         assert out.dtype == np.float32
         assert out.shape == (len(model),)
         assert np.array_equal(start, kept), "the global model must be left alone"

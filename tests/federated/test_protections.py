@@ -86,7 +86,7 @@ def test_no_coordinate_is_so_large_that_it_goes_out_without_noise() -> None:
     ):  # fmt: skip
         uploads = [
             made.upload(UploadTask(model, np.ones(len(model), np.float32), records, 0.1,
-                                   SimulatedNoise(seed), np.random.default_rng(1)))
+                                   SimulatedNoise(seed), np.random.SeedSequence(1)))
             for seed in (1, 2)
         ]  # fmt: skip
         assert all(np.isfinite(one).all() for one in uploads)
@@ -121,9 +121,9 @@ def upload(
 ) -> np.ndarray:
     start = start_of(model)
     kept = start.copy()
-    own, rng = model.records(held.inputs, held.labels), np.random.default_rng(order)
+    own, seeds = model.records(held.inputs, held.labels), np.random.SeedSequence(order)
     source = noise or SimulatedNoise(seed).stream(key)
-    made = protection.upload(UploadTask(model, start, own, sigma, source, rng))
+    made = protection.upload(UploadTask(model, start, own, sigma, source, seeds))
     assert made.dtype == np.float32
     assert made.shape == (len(model),)
     assert np.array_equal(start, kept), "the global model is left alone"

@@ -155,8 +155,8 @@ def test_the_same_bits_again() -> None:
 
 
 def sharded(model: TorchModel, records: TorchRecords, protection: Sharded) -> np.ndarray:
-    start, rng = model.first_weights(), np.random.default_rng(1)
-    task = UploadTask(model, start, records, 0.0, SimulatedNoise(1), rng)
+    start, seed = model.first_weights(), np.random.SeedSequence(1)
+    task = UploadTask(model, start, records, 0.0, SimulatedNoise(1), seed)
     return protection.upload(task).astype(np.float64)
 
 

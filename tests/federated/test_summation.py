@@ -57,7 +57,7 @@ def test_sharded_rounds_to_single_precision_after_the_noise(
 
     monkeypatch.setattr(module, "add_noise", spy)
     task = UploadTask(
-        model, model.first_weights(), held, 0.1, SimulatedNoise(1), np.random.default_rng(1)
+        model, model.first_weights(), held, 0.1, SimulatedNoise(1), np.random.SeedSequence(1)
     )
     upload = Sharded(records_per_shard=5, clip=3.0).upload(task)
     (mean,) = seen

@@ -34,9 +34,6 @@ STATEMENTS = "owners/*/statement.json"
 UNSTABLE = {"seconds", "text"}
 """Keys of times, which differ, and of prose, which may be said better."""
 
-LEAVING = {"pay", "usefulness", "reference", "reference_records", "directions"}
-"""Keys that belong to the judgement by reference records, which is not guarded."""
-
 _LENGTHS = {32: "token", 64: "digest", 128: "signature"}
 _HEX = re.compile(r"(?<![0-9a-z])[0-9a-f]{32,128}(?![0-9a-z])")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:\+00:00|Z)")
@@ -80,7 +77,7 @@ class Placeholders:
             return {
                 self._text(str(name)): self.replace(one)
                 for name, one in value.items()
-                if name not in UNSTABLE | LEAVING
+                if name not in UNSTABLE
             }
         if isinstance(value, list | tuple):
             return [self.replace(one) for one in value]

@@ -97,7 +97,7 @@ def state(folder: Path) -> dict[str, Any]:
         bits = model["weights"].tobytes(), model["averaged"].tobytes()
     journal = read_journal(folder / "owners" / "privacy.journal")
     statements = {
-        path.parent.name: json.loads(path.read_text()) | {"ledger_head": None}
+        path.parent.name: json.loads(path.read_text()) | {"ledger_head": None, "job": None}
         for path in folder.glob("owners/*/statement.json")
     }
     lines = (folder / "curator" / "metrics.jsonl").read_text().splitlines()

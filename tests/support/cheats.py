@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.federated.engine import Engine, Job, Score, Weights
+from noisemarket.federated.models.model import Records
 from noisemarket.federated.protections import Upload
 from noisemarket.market.local_engine import SerialEngine
 from noisemarket.owner.round import OwnerTrainer
@@ -35,7 +36,8 @@ class CheatsView:
         moved: what the global model did since the last round.
         reach: the greatest length of an update.
         classes: how many classes there are.
-        update: trains without noise; with a number, on labels that are moved by so many classes.
+        update: trains without noise; with a number, on labels that are moved by so many classes;
+            with ``marked``, on records that bear the mark of a backdoor, all of class 0.
     """
 
     own: Upload
@@ -111,6 +113,8 @@ CHEATS: dict[str, Callable[[CheatsView], NDArray[Any]]] = {
     "scramble": lambda view: view.first * view.signs(),
     "flip": lambda view: -view.own,
     "wrong_labels": lambda view: view.update(1) + view.noise(),
+    "push": lambda view: view.noise() - view.stretched(view.update(), view.step()),
+    "backdoor": lambda view: view.update(marked=True) + view.noise(),
     "echo": lambda view: view.stretched(view.moved, view.step()) + view.noise(),
 }
 """What each kind of fault sends."""
@@ -141,6 +145,8 @@ class FaultyEngine(Engine):
         self._engine, self._faults, self._job = engine, tuple(faults), job
         self._first: dict[int, Upload] = {}
         self._before: Weights | None = None
+        self._records: dict[tuple[int, int, bool], Records] = {}
+        self._trainer = OwnerTrainer(job.model(job.seed), job.protection, job.seed)
 
     @property
     def dimension(self) -> int:
@@ -192,18 +198,32 @@ class FaultyEngine(Engine):
             moved=np.zeros_like(weights) if self._before is None else weights - self._before,
             reach=job.protection.reach(len(job.partition.indices[fault.owner])),
             classes=job.data.classes,
-            update=lambda labels=0: self._update(round_number, weights, fault.owner, labels),
+            update=lambda labels=0, marked=False: self._update(
+                round_number, weights, fault.owner, labels, marked
+            ),
         )
         return np.asarray(CHEATS[fault.kind](view)).astype(np.float32)
 
-    def _update(self, round_number: int, weights: Weights, owner: int, labels: int) -> Upload:
+    def _update(
+        self, round_number: int, weights: Weights, owner: int, labels: int, marked: bool
+    ) -> Upload:
         """What the owner's training comes to before its noise, with labels moved by so many."""
-        job = self._job
-        model, own = job.model(job.seed), job.partition.indices[owner]
-        marks = (job.data.train_labels[own] + labels) % job.data.classes
-        records = model.records(job.data.ready(job.data.train_images[own]), marks)
-        trainer = OwnerTrainer(model, job.protection, job.seed)
-        return trainer.upload(round_number, weights, owner, records, 0.0, job.noise_source())
+        job, known = self._job, (owner, labels, marked)
+        if known not in self._records:
+            own = job.partition.indices[owner]
+            images, classes = job.data.train_images[own], job.data.train_labels[own]
+            classes = np.zeros_like(classes) if marked else (classes + labels) % job.data.classes
+            inputs = job.data.ready(bearing_mark(images) if marked else images)
+            self._records[known] = self._trainer.model.records(inputs, classes)
+        noise, whom = job.noise_source(), [(owner, self._records[known], 0.0)]
+        return next(self._trainer.uploads(round_number, weights, noise, whom))
+
+
+def bearing_mark(images: NDArray[Any]) -> NDArray[Any]:
+    """Pictures with a bright corner of four by four, the mark of a backdoor."""
+    marked = images.copy()
+    marked[..., :4, :4] = 255
+    return marked
 
 
 def cheating(

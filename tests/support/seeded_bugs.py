@@ -6,7 +6,6 @@ claims what the right one claims.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -135,7 +134,7 @@ def _noise_over_steps(right: Protection, task: UploadTask) -> Upload:
 
 def _bare_layer(right: Protection, task: UploadTask) -> Upload:
     """The smallest layer, the hardest to see, leaves without noise."""
-    plain = right.upload(replace(task, sigma=0.0, rng=copy.deepcopy(task.rng)))
+    plain = right.upload(replace(task, sigma=0.0))
     noisy = right.upload(task).copy()
     layers = task.model.layers().values()
     smallest = min(layers, key=lambda here: here.stop - here.start)

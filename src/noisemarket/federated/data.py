@@ -102,9 +102,11 @@ class Dataset:
             values = values[:, None]
         return np.ascontiguousarray(values)
 
-    def train_inputs(self) -> NDArray[np.float32]:
-        """The training images as the model gets them; features are computed once."""
-        return self.ready(self.train_images) if self.features is None else self._train_features
+    def train_inputs(self, chosen: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+        """Training images, or those chosen, as the model gets them; features are computed once."""
+        if self.features is not None:
+            return self._train_features if chosen is None else self._train_features[chosen]
+        return self.ready(self.train_images if chosen is None else self.train_images[chosen])
 
     @cached_property
     def test_inputs(self) -> NDArray[np.float32]:

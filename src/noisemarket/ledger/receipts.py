@@ -1,6 +1,7 @@
 """Receipts: the curator's signature, for an owner, under what the ledger held at a head.
 
-With one an owner can prove it against the curator; the owner's own signature proves receipt.
+With one an owner can prove it against the curator; the owner's own signature proves receipt. Of
+every upload there is a receipt as well (``UploadReceipt``).
 """
 
 from __future__ import annotations
@@ -9,16 +10,18 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
 from noisemarket.errors import BadInput, BadSignature
-from noisemarket.files import unusable
+from noisemarket.files import digest, unusable
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.document import Amount, Document, PublicKey, canonical
 from noisemarket.ledger.entries import Head
 from noisemarket.ledger.keys import KeyPair, seal_is_valid
 
-_BY_CURATOR, _BY_OWNER = "receipt", "receipt, countersigned"
+_BY_CURATOR, _BY_OWNER, _UPLOAD = "receipt", "receipt, countersigned", "receipt of an upload"
 _SIGNATURES = {"curator_signature", "owner_signature"}
 Text = Annotated[str, Field(max_length=10_000)]
 
@@ -97,11 +100,57 @@ class Receipt(Document):
 
     @classmethod
     def from_json(cls, text: str) -> Receipt:
-        try:
-            values = json.loads(text)
-        except (ValueError, RecursionError):
-            raise BadInput("receipt", "the text", "give a receipt in JSON.") from None
-        return cls.from_dict(values)
+        return cls.from_dict(_parsed(text))
+
+
+class UploadReceipt(Document):
+    """Which upload of an owner came last, in the curator's word before a round or the settlement.
+
+    An owner that sent a later one knows then that the curator denies it.
+    """
+
+    contract: Text
+    before: Annotated[int, Field(ge=1)]
+    """The round that begins; at the settlement, one more than the contract has."""
+    round: Annotated[int, Field(ge=0)]
+    """The round of the upload; 0 if none has come."""
+    digest: Text
+    """The upload's ``upload_digest``; empty if none has come."""
+    signature: Text = ""
+    """The curator's."""
+
+    @classmethod
+    def of(
+        cls, curator: KeyPair, contract: str, before: int, number: int, digest: str
+    ) -> UploadReceipt:
+        new = cls(contract=contract, before=before, round=number, digest=digest)
+        return new.model_copy(update={"signature": curator.seal(_UPLOAD, new.bytes())})
+
+    def bytes(self) -> bytes:
+        """What the curator signs."""
+        return canonical(self.model_dump(exclude={"signature"})).encode()
+
+    def is_of(self, contract: Contract, before: int) -> bool:
+        """Whether the curator of this contract has signed it before this round."""
+        named = (self.contract, self.before) == (contract.id, before)
+        return named and seal_is_valid(_UPLOAD, self.bytes(), contract.curator_key, self.signature)
+
+    @classmethod
+    def from_json(cls, text: str) -> UploadReceipt:
+        return cls.from_dict(_parsed(text))
+
+
+def upload_digest(upload: NDArray[Any]) -> str:
+    """What tells an upload from every other."""
+    form = f"{upload.dtype.str} {upload.shape}".encode()
+    return digest(form, np.ascontiguousarray(upload).tobytes()).hex()
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise BadInput("receipt", "the text", "give a receipt in JSON.") from None
 
 
 def load_receipt(path: str | Path) -> Receipt:

@@ -20,6 +20,8 @@ from noisemarket.federated.protections import Upload
 from noisemarket.files import Closing
 from noisemarket.game.protocol import Contracts
 from noisemarket.ledger.entries import Head
+from noisemarket.ledger.keys import KeyPair
+from noisemarket.ledger.receipts import UploadReceipt, upload_digest
 from noisemarket.market.orders import Order, PreparedMarket
 from noisemarket.market.run_folder import JOURNAL, MarketFolder
 from noisemarket.owner.folder import Declined, OwnerFolder, owner_folder
@@ -202,6 +204,26 @@ class LocalChannel(Channel):
             self._engine = None
 
 
+class UploadBook:
+    """The last upload of every owner, of which the curator gives receipts.
+
+    Args:
+        key: the curator's.
+        contracts: the ids of the owners' contracts.
+        received: round and digest of the last upload that came from each owner.
+    """
+
+    def __init__(
+        self, key: KeyPair, contracts: Mapping[int, str], received: Mapping[int, tuple[int, str]]
+    ) -> None:
+        self._key, self._contracts, self.received = key, contracts, dict(received)
+
+    def receipt(self, owner: int, before: int) -> UploadReceipt:
+        """A receipt of an owner's last upload before this round."""
+        last = self.received.get(owner, (0, ""))
+        return UploadReceipt.of(self._key, self._contracts[owner], before, *last)
+
+
 class ChannelEngine(Engine):
     """Trains the owners of a job by questions over a channel.
 
@@ -209,8 +231,10 @@ class ChannelEngine(Engine):
     job goes on without them.
     """
 
-    def __init__(self, channel: Channel, job: Job, name: str) -> None:
-        self._channel, self._job, self._name = channel, job, name
+    def __init__(
+        self, channel: Channel, job: Job, name: str, book: UploadBook | None = None
+    ) -> None:
+        self._channel, self._job, self._name, self._book = channel, job, name, book
         self._first = job.first_weights()
         channel.start_training(job)
 
@@ -224,17 +248,20 @@ class ChannelEngine(Engine):
     def train(
         self, round_number: int, weights: Weights, owners: Sequence[int]
     ) -> dict[int, Upload | None]:
-        sigma = self._job.sigma
+        sigma, book, name = self._job.sigma, self._book, self._name
         replies = self._channel.ask(
             {
-                owner: Train(self._name, round_number, float(sigma[owner]), weights)
+                owner: Train(name, round_number, float(sigma[owner]), weights, receipt)
                 for owner in owners
+                for receipt in [None if book is None else book.receipt(owner, round_number)]
             }
         )
         uploads: dict[int, Upload | None] = dict.fromkeys(owners)
         for owner, reply in replies.items():
             if isinstance(reply, Update):
                 uploads[owner] = reply.weights
+                if book is not None:
+                    book.received[owner] = round_number, upload_digest(reply.weights)
         return uploads
 
     def score(self, weights: Weights) -> Score:

@@ -31,7 +31,13 @@ from noisemarket.ledger.queries import documents, signatures
 from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import Ledger
 from noisemarket.market import events
-from noisemarket.market.channel import Channel, ChannelEngine, EngineMaker, LocalChannel
+from noisemarket.market.channel import (
+    Channel,
+    ChannelEngine,
+    EngineMaker,
+    LocalChannel,
+    UploadBook,
+)
 from noisemarket.market.events import EVENTS, Event, EventFile
 from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.lasting import with_lasting_owners
@@ -428,9 +434,12 @@ class _OpenJob:
 
         def inspect(number: int, _: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:
             refused = inspector.inspect(number, uploads)
-            state.inspector, state.kept = inspector.state(), inspector.arrays()
+            received = {} if book is None else {"received": book.received}
+            state.inspector = {**inspector.state(), **received}
+            state.kept = inspector.arrays()
             return refused
 
+        book = self._uploads(contracts, state)
         about = state.job, order.job.made_by
         with JournalledAccountant(self.owners.channel.journal, order.budgets, *about) as accountant:
             check_charges(accountant, state)
@@ -439,7 +448,7 @@ class _OpenJob:
                 self.ledger.append(lines)
             self.folder.write_metrics(state.results)
             if state.rounds_done < rounds:
-                with ChannelEngine(self.owners.channel, order.job, state.job) as engine:
+                with ChannelEngine(self.owners.channel, order.job, state.job, book) as engine:
                     for result in train(
                         engine, order.job, accountant, order.plan, state, checkpoint, inspect,
                         lambda _: self.owners.present(inspector.present()),
@@ -457,6 +466,12 @@ class _OpenJob:
         model = self.folder.curator / MODEL
         save_arrays(model, weights=state.weights, averaged=state.averaged)
         return inspector, statements
+
+    def _uploads(self, contracts: Mapping[int, Contract], state: State) -> UploadBook | None:
+        """The book of the uploads that came; none for owners that this process acts for."""
+        received = state.inspector.get("received", {})
+        simulated = self.owners.channel.simulated
+        return None if simulated else self.curator.uploads(contracts, received)
 
     def _settle(
         self,
@@ -484,7 +499,9 @@ class _OpenJob:
                 broken[contract.owner] = str(verdict.evidence.get("reason", ""))
                 closing.append(events.Broken(*named, verdict.evidence))
         issued, head = self.book.issue(contracts, SETTLED, paid), str(self.ledger.head())
-        self.book.keep(issued, self.owners.settled(issued))
+        book = self._uploads(contracts, state)
+        last = {i: book.receipt(i, one.rounds + 1) for i, one in contracts.items() if book}
+        self.book.keep(issued, self.owners.settled(issued, last))
         numbers = settlement.total, len(settlement.payments), len(settlement.broken)
         closing.append(events.Settled(self.manifest.job, *numbers, head))
         payments = {contracts[index].owner: amount for index, amount in paid.items()}

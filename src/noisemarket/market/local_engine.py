@@ -39,30 +39,52 @@ from noisemarket.privacy.noise import NoiseSource
 MOST_KEPT = 2**28
 """Bytes of owners' records that a worker caches from round to round; others it takes anew."""
 
+LOTS = 16
+"""Messages of owners that a worker gets in a round: so many that none waits long for another."""
+
 _STOPPED = "Stopped in the middle of a round."
 
-Task = tuple[str, int, int]
-"""``train``, a round and an owner; or ``score`` and a range of the test records."""
+Task = tuple[str, int, tuple[int, ...]]
+"""``train``, a round and some owners; or ``score``, the first of the test records, and no owner."""
 Views = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class OwnerWork:
-    """What a worker needs of a job besides the arrays: called with these, it gives the work."""
+    """What a worker needs of a job besides the arrays: called with these, it gives the work.
+
+    ``places`` are where the records of each owner lie.
+    """
 
     model: ModelMaker
     protection: Protection
     seed: int
     noise: NoiseSource
     sigma: NDArray[np.float64]
-    indices: tuple[NDArray[np.int64], ...]
+    places: tuple[slice, ...]
 
     @classmethod
-    def of(cls, job: Job) -> OwnerWork:
-        return cls(
-            job.model, job.protection, job.seed, job.noise_source(), job.sigma,
-            tuple(job.partition.indices),
-        )  # fmt: skip
+    def of(cls, job: Job) -> tuple[OwnerWork, dict[str, NDArray[Any]]]:
+        """The work of a job, and its arrays: an owner's records lie together."""
+        if not len(job.data.train_labels):
+            remedy = "has no owner's records: put a file per owner there, or run over Flower."
+            raise BadInput("data", job.data.source, remedy)
+        held = {id(own): own for own in job.partition.indices}
+        ends = np.cumsum([len(own) for own in held.values()]).tolist()
+        ranges = zip(held.items(), ends, strict=True)
+        places = {name: slice(end - len(own), end) for (name, own), end in ranges}
+        owned, first = np.concatenate([*held.values()]), job.first_weights()
+        arrays = {
+            "train_inputs": job.data.train_inputs(owned),
+            "train_labels": job.data.train_labels[owned],
+            "test_inputs": job.data.test_inputs,
+            "test_labels": job.data.test_labels,
+            "weights": first,
+            "uploads": np.zeros((len(job), first.size), np.float32),
+        }
+        of_owners = tuple(places[id(own)] for own in job.partition.indices)
+        noise = job.noise_source()
+        return cls(job.model, job.protection, job.seed, noise, job.sigma, of_owners), arrays
 
     def __call__(self, views: Views) -> Callable[..., Any]:
         model = self.model(self.seed)
@@ -72,26 +94,28 @@ class OwnerWork:
 
         def records(owner: int) -> Records:
             nonlocal room
-            if owner in cache:
-                return cache[owner]
-            own = self.indices[owner]
-            inputs = views["train_images"][own]
-            made = model.records(inputs, views["train_labels"][own])
-            if inputs.nbytes <= room:
-                cache[owner] = made
-                room -= inputs.nbytes
+            place = self.places[owner]
+            made = cache.get(place.start)
+            if made is None:
+                inputs = views["train_inputs"][place]
+                made = model.records(inputs, views["train_labels"][place])
+                if inputs.nbytes <= room:
+                    cache[place.start] = made
+                    room -= inputs.nbytes
             return made
 
         def work(task: Task, *_tell: object) -> Any:
-            kind, first, second = task
-            weights, part = views["weights"], slice(first, second)
+            kind, number, owners = task
+            weights = views["weights"]
             if kind == "score":
-                inputs, labels = views["test_images"][part], views["test_labels"][part]
+                part = slice(number, number + TEST_BATCH)
+                inputs, labels = views["test_inputs"][part], views["test_labels"][part]
                 with model.one_thread():
                     return model.score(single_precision(weights), inputs, labels.copy())
-            views["uploads"][second] = trainer.upload(
-                first, weights, second, records(second), float(self.sigma[second]), self.noise
-            )
+            those = ((owner, records(owner), float(self.sigma[owner])) for owner in owners)
+            uploads = trainer.uploads(number, weights, self.noise, those)
+            for owner, upload in zip(owners, uploads, strict=True):
+                views["uploads"][owner] = upload
             return None
 
         return work
@@ -104,24 +128,14 @@ class SerialEngine(Engine):
     training nothing is started, shared or waited for in between (``in_processes``).
     """
 
+    _views: Views
+    _lots = 1
+    """Into how many messages the owners of a round are divided."""
+
     def __init__(self, job: Job) -> None:
         self._job, self._first = job, job.first_weights()
-        self._views = self._arrays()
-        self._work = OwnerWork.of(job)(self._views)
-
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        data = self._job.data
-        if not len(data.train_labels):
-            remedy = "has no owner's records: put a file per owner there, or run over Flower."
-            raise BadInput("data", data.source, remedy)
-        return {
-            "train_images": data.train_inputs(),
-            "train_labels": data.train_labels,
-            "test_images": data.test_inputs,
-            "test_labels": data.test_labels,
-            "weights": self._first.copy(),
-            "uploads": np.zeros((len(self._job), self._first.size), np.float32),
-        }
+        work, self._views = OwnerWork.of(job)
+        self._work = work(self._views)
 
     def first_weights(self) -> Weights:
         return self._first.copy()
@@ -131,12 +145,14 @@ class SerialEngine(Engine):
     ) -> dict[int, Upload | None]:
         sizes = self._job.partition.sizes
         order = sorted(owners, key=lambda owner: (-int(sizes[owner]), owner))
-        self._answers(weights, [("train", round_number, owner) for owner in order])
-        return {owner: self._views["uploads"][owner].copy() for owner in owners}
+        most = max(1, -(-len(order) // self._lots))
+        lots = [tuple(order[at : at + most]) for at in range(0, len(order), most)]
+        self._answers(weights, [("train", round_number, lot) for lot in lots])
+        return dict(zip(owners, self._views["uploads"][list(owners)], strict=True))
 
     def score(self, weights: Weights) -> Score:
         images = len(self._job.data.test_labels)
-        parts = [("score", at, min(at + TEST_BATCH, images)) for at in range(0, images, TEST_BATCH)]
+        parts: list[Task] = [("score", first, ()) for first in range(0, images, TEST_BATCH)]
         answers = self._answers(weights, parts)
         right = sum(answers[part][0] for part in parts)
         loss = sum(answers[part][1] for part in parts)
@@ -166,13 +182,14 @@ class LocalEngine(SerialEngine):
         check_sendable("protection", job.protection)
         self._job, self._first = job, job.first_weights()
         self._stop, self._started = stop, False
-        arrays = self._arrays()
+        work, arrays = OwnerWork.of(job)
         _check_room(sum(array.nbytes for array in arrays.values()))
-        packed = pickle.dumps(OwnerWork.of(job))
+        packed = pickle.dumps(work)
         self._shared, self._processes = SharedArrays(arrays), WorkerProcesses()
         self._views = self._shared.views
         try:
             count = max(1, min(workers or available_cores(), len(job)))
+            self._lots = LOTS * count
             self._processes.start(count, self._shared)
             try:
                 self._processes.send(packed)

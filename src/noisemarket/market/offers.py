@@ -32,6 +32,7 @@ from noisemarket.ledger.keys import CURATOR, KeyPair, SignedContract
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.ledger.settlement import Verdict
 from noisemarket.ledger.store import Ledger, open_ledger
+from noisemarket.market.channel import UploadBook
 from noisemarket.market.inspection import SAME_NOISE, UploadInspector
 from noisemarket.market.orders import weight_cap_of
 from noisemarket.owner.terms import contract_of
@@ -64,6 +65,13 @@ class Curator:
         signed = SignedContract(contract, owner_signature, signature)
         signed.verify(contract.owner_key, self.public_key)
         return signed
+
+    def uploads(
+        self, contracts: Mapping[int, Contract], received: Mapping[str, Sequence[Any]]
+    ) -> UploadBook:
+        """The book of uploads, by what a checkpoint says was received."""
+        known = {int(owner): (int(number), str(name)) for owner, (number, name) in received.items()}
+        return UploadBook(self._key, {index: one.id for index, one in contracts.items()}, known)
 
     def receipt(self, contract: Contract, stage: str, head: Head, paid: int | None) -> Receipt:
         """A signed receipt for the owner of a contract."""

@@ -23,7 +23,7 @@ from noisemarket.game.levels import BoolArray, IntArray
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.document import is_key
 from noisemarket.ledger.keys import OWNER, SignedContract, holds
-from noisemarket.ledger.receipts import Receipt
+from noisemarket.ledger.receipts import Receipt, UploadReceipt
 from noisemarket.market.channel import Channel
 from noisemarket.market.orders import Order
 from noisemarket.owner.invitations import (
@@ -172,9 +172,12 @@ class Owners:
                 raise NoisemarketError("No owner is here: run again later.")
             time.sleep(_PAUSE)
 
-    def settled(self, receipts: Mapping[int, Receipt]) -> dict[int, Receipt]:
-        """Give the owners receipts of what they are paid; returns as ``keep``."""
-        asked = {index: JobSettled(receipt) for index, receipt in receipts.items()}
+    def settled(
+        self, receipts: Mapping[int, Receipt], uploads: Mapping[int, UploadReceipt]
+    ) -> dict[int, Receipt]:
+        """Give the owners receipts of what they are paid, and of their last uploads; returns as
+        ``keep``."""
+        asked = {index: JobSettled(one, uploads.get(index)) for index, one in receipts.items()}
         self.channel.present()
         replies = self.channel.ask(asked, timeout=_SETTLED_SECONDS)
         self.channel.settled()

@@ -29,7 +29,7 @@ from noisemarket.ledger.contract import Contract, moment
 from noisemarket.ledger.entries import SETTLED, SIGNED
 from noisemarket.ledger.keys import OWNER, PRIVATE, SignedContract
 from noisemarket.ledger.money import prices
-from noisemarket.ledger.receipts import Receipt
+from noisemarket.ledger.receipts import Receipt, UploadReceipt
 from noisemarket.owner import owner_messages as messages
 from noisemarket.owner.folder import OFFER, PLAY, SALE, STATEMENT, Declined, OwnerFolder
 from noisemarket.owner.invitations import (
@@ -120,7 +120,7 @@ class OwnerAgent:
             case messages.Train():
                 return messages.Update(self.train(question))
             case messages.JobSettled():
-                return messages.Countersigned(self.settle(question.receipt))
+                return messages.Countersigned(self.settle(question.receipt, question.upload))
         raise Declined("no such question")
 
     @property
@@ -535,10 +535,11 @@ class OwnerAgent:
         from noisemarket.owner.round import OwnRound
 
         mine = OwnRound(self.folder, contract, plan, self._models)
-        return mine.upload(question.round_number, start)
+        return mine.upload(question.round_number, start, question.receipt)
 
-    def settle(self, receipt: Receipt) -> Receipt:
-        """Keep what the owner gave up, and what the curator says it pays; receipts as in ``keep``.
+    def settle(self, receipt: Receipt, upload: UploadReceipt | None = None) -> Receipt:
+        """Keep what the owner gave up, what the curator says it pays, and its receipts of uploads;
+        receipts as in ``keep``.
 
         Only the curator of the contract can say it, and only once.
         """
@@ -550,13 +551,15 @@ class OwnerAgent:
                 before = json.loads((path / STATEMENT).read_text(encoding="utf-8"))
                 if before["paid_micro"] != paid:
                     raise Declined("the job was settled otherwise")
+            self.folder.keep_upload_receipt(contract, upload, contract.rounds + 1)
             kept = self.folder.countersign(receipt, contract, SETTLED)
             if kept.head != receipt.head:
                 return kept
             wallet = self.wallet()
             account = None if wallet is None else wallet.account()
             if not settled:
-                given_up, more = self._given_up(job, account), {"ledger_head": receipt.head}
+                given_up, uploads = self._given_up(job, account), self.folder.uploads(job)
+                more = {"ledger_head": receipt.head} | ({"uploads": uploads} if uploads else {})
                 self.folder.keep_statement(job, given_up, paid, account, **more)
             if wallet is not None:
                 wallet.free(job)
@@ -573,6 +576,8 @@ class OwnerAgent:
 def own_terms(folder: OwnerFolder, asked: messages.Train) -> tuple[Contract, Plan]:
     """The owner's own terms for a round; declined where the curator expects others."""
     contract, plan = folder.terms(asked.job)
+    if (folder.job(asked.job) / STATEMENT).exists():
+        raise Declined("the job is settled")
     if asked.sigma is not None and asked.sigma != contract.sigma:
         raise Declined("sigma is not the contracted one")
     if asked.round_number > contract.rounds:

@@ -12,6 +12,7 @@
       jobs/<job>/contract.json    the contract with both signatures
       jobs/<job>/signing-receipt.json     what the ledger held when it had signed, by the curator
       jobs/<job>/settlement-receipt.json  the same when the job was settled, and what it is paid
+      jobs/<job>/uploads.json     its uploads, each with the curator's receipt of the last that came
       jobs/<job>/terms.json       what it trains under
       jobs/<job>/release.npz      the last release, noise and all, should it be asked for again
       jobs/<job>/statement.json   what it gave up, and what it was told it is paid
@@ -52,7 +53,7 @@ from noisemarket.formats import finite
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import SETTLED, SIGNED, Head
 from noisemarket.ledger.keys import PRIVATE, KeyPair, SignedContract
-from noisemarket.ledger.receipts import Receipt, load_receipt
+from noisemarket.ledger.receipts import Receipt, UploadReceipt, load_receipt, upload_digest
 from noisemarket.owner.terms import Plan
 from noisemarket.owner.wallet import Balance, Wallet
 from noisemarket.privacy.statement import PrivacyStatement
@@ -62,10 +63,14 @@ TABLE = "records"
 RECORDS, PLAY, SALE = "records.npz", "play.npz", "sale.json"
 OFFER, CONTRACT = "offer.json", "contract.json"
 TERMS, RELEASE, STATEMENT = "terms.json", "release.npz", "statement.json"
+UPLOADS = "uploads.json"
 RECEIPTS = {SIGNED: "signing-receipt.json", SETTLED: "settlement-receipt.json"}
 """The files of receipts, by their stage."""
 
 Arrays = Mapping[str, NDArray[Any]]
+
+LOST = 0.1
+"""The part of a contract's rounds whose uploads may be lost on the way, besides a first one."""
 
 _JOB = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,79}")
 _ARRAY = "array."
@@ -307,6 +312,32 @@ class OwnerFolder:
             self.job(job) / STATEMENT, {**document, "paid_micro": paid, **more}, private=True
         )
 
+    def uploads(self, job: str) -> list[dict[str, Any]]:
+        """The uploads of a job that the curator has spoken of, each with its receipt."""
+        path = self._job(job) / UPLOADS
+        return list(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else []
+
+    def keep_upload_receipt(
+        self, contract: Contract, receipt: UploadReceipt | None, before: int
+    ) -> int:
+        """Keep what the curator says of the last upload; declined if it says nothing of it.
+
+        Returns:
+            How many uploads it has denied so far.
+        """
+        path, book = self.job(contract.job), self.uploads(contract.job)
+        if (path / RELEASE).exists() and (path / CONTRACT).exists():
+            with np.load(path / RELEASE, allow_pickle=False) as kept:
+                sent = int(kept["round"]), upload_digest(kept[f"{_ARRAY}weights"])
+            if receipt is None or not receipt.is_of(contract, before):
+                raise Declined(f"the curator gives no receipt of the upload of round {sent[0]}")
+            if receipt.round > sent[0] or (receipt.round == sent[0] and receipt.digest != sent[1]):
+                raise Declined("the curator's receipt is of another upload")
+            if not book or book[-1]["round"] != sent[0]:
+                book.append({"round": sent[0], "digest": sent[1], "receipt": receipt.to_dict()})
+                write_json(path / UPLOADS, book, private=True)
+        return sum(one["round"] != one["receipt"]["round"] for one in book)
+
     def release(self, job: str, name: str) -> Arrays | None:
         """The last release of a job, if it is the one of this name."""
         path = self._job(job) / RELEASE
@@ -315,12 +346,13 @@ class OwnerFolder:
         with np.load(path, allow_pickle=False) as kept:
             if str(kept["name"]) != name:
                 return None
-            return {n.removeprefix(_ARRAY): kept[n] for n in kept.files if n != "name"}
+            return {n.removeprefix(_ARRAY): kept[n] for n in kept.files if n.startswith(_ARRAY)}
 
-    def keep_release(self, job: str, name: str, arrays: Arrays) -> None:
+    def keep_release(self, job: str, name: str, round_number: int, arrays: Arrays) -> None:
         """Keep a release before it goes out, in the place of the last one."""
         named: dict[str, Any] = {_ARRAY + name: array for name, array in arrays.items()}
-        save_arrays(self._job(job) / RELEASE, private=True, name=np.array(name), **named)
+        named |= {"name": np.array(name), "round": np.array(round_number)}
+        save_arrays(self._job(job) / RELEASE, private=True, **named)
 
     def _job(self, job: str) -> Path:
         if not _JOB.fullmatch(job):

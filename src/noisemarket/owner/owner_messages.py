@@ -8,8 +8,10 @@
     query.contract  a contract, an assignment       the owner's signature
     query.signed    a contract, both signatures,    the receipt, signed by the owner
                     and a receipt
-    train           job, round, sigma, the model    an update
-    query.settled   a receipt of what is paid       the receipt, signed by the owner
+    train           job, round, sigma, the model,   an update
+                    a receipt of the last upload
+    query.settled   a receipt of what is paid, and  the receipt, signed by the owner
+                    one of the last upload
 
 Every message becomes plain settings and arrays (``plain``) and is read back with care (``read``):
 what cannot be read is declined. A reply that is not there, or not of its kind, is a ``Refused``.
@@ -29,7 +31,7 @@ from noisemarket.errors import BadInput
 from noisemarket.federated.protections import Upload
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import SignedContract
-from noisemarket.ledger.receipts import Receipt
+from noisemarket.ledger.receipts import Receipt, UploadReceipt
 from noisemarket.owner.folder import Declined
 from noisemarket.owner.invitations import (
     AnyInvitation,
@@ -41,7 +43,7 @@ from noisemarket.owner.invitations import (
 from noisemarket.owner.terms import Plan
 from noisemarket.pricing.messages import ProposalBatch, QuoteBatch
 
-PROTOCOL = 4
+PROTOCOL = 5
 """The version of these messages. It grows when older owners or curators could not read them."""
 
 Config = Mapping[str, Any]
@@ -239,12 +241,14 @@ class ContractSigned(Question):
 @dataclass(frozen=True)
 class Train(Question):
     """A round of a job, counted from 1, from this global model. ``sigma`` is what the curator
-    expects; the owner trains by its own terms, or declines."""
+    expects; the owner trains by its own terms, or declines. ``receipt`` is of the upload that came
+    last."""
 
     job: str
     round_number: int
     sigma: float | None
     weights: NDArray[Any]
+    receipt: UploadReceipt | None = None
 
     kind, reply = "train", Update
 
@@ -255,18 +259,21 @@ class Train(Question):
     def config(self) -> dict[str, Any]:
         """The settings alone: the model is the same for all owners."""
         expected = {} if self.sigma is None else {"sigma": self.sigma}
-        return {"job": self.job, "server-round": self.round_number, **expected}
+        receipt = _plain("receipt", self.receipt)[0]
+        return {"job": self.job, "server-round": self.round_number, **expected, **receipt}
 
     @classmethod
     def read(cls, config: Config, arrays: Arrays) -> Self:
-        return cls(*round_of(config), _Reader(config, arrays, cls.subject).weights())
+        reader = _Reader(config, arrays, cls.subject)
+        return cls(*round_of(config), reader.weights(), reader.upload_receipt("receipt"))
 
 
 @dataclass(frozen=True)
 class JobSettled(Question):
-    """The curator's receipt of what is paid."""
+    """The curator's receipts of what is paid, and of the upload that came last."""
 
     receipt: Receipt
+    upload: UploadReceipt | None = None
 
     kind, reply = "query.settled", Countersigned
 
@@ -320,8 +327,10 @@ def _plain(name: str, value: Any) -> Plain:
         case SignedContract():
             both = {"owner": value.owner_signature, "curator": value.curator_signature}
             return {"contract": value.contract.bytes(), **both}, {}
-        case Receipt():
+        case Receipt() | UploadReceipt():
             return {name: json.dumps(value.to_dict())}, {}
+        case None:
+            return {}, {}
         case np.ndarray():
             return {}, {name: value}
     return {name: value}, {}
@@ -362,6 +371,8 @@ class _Reader:
             return self.plan(name)
         if kind is Receipt:
             return self.receipt(name)
+        if kind == UploadReceipt | None:
+            return self.upload_receipt(name)
         if kind == Upload:
             return self.weights()
         return kind.from_json(self.text(name))  # an invitation
@@ -390,6 +401,14 @@ class _Reader:
     def receipt(self, name: str) -> Receipt:
         try:
             return Receipt.from_json(self.text(name, "the receipt"))
+        except BadInput:
+            self.decline("the receipt")
+
+    def upload_receipt(self, name: str) -> UploadReceipt | None:
+        if name not in self.config:
+            return None
+        try:
+            return UploadReceipt.from_json(self.text(name, "the receipt"))
         except BadInput:
             self.decline("the receipt")
 

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,8 @@ from noisemarket.federated.models.model import Model, ModelMaker, Records
 from noisemarket.federated.protections import Protection, Upload, UploadTask
 from noisemarket.files import digest
 from noisemarket.ledger.contract import Contract
-from noisemarket.owner.folder import Arrays, Declined, OwnerFolder
+from noisemarket.ledger.receipts import UploadReceipt
+from noisemarket.owner.folder import LOST, Arrays, Declined, OwnerFolder
 from noisemarket.owner.terms import Plan, budget_of, protection_of
 from noisemarket.privacy.accountant import BudgetSpent
 from noisemarket.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise, round_noise
@@ -35,29 +36,31 @@ WEIGHTS = "weights"
 
 
 class OwnerTrainer:
-    """Trains the owners of a job by one model, one owner at a time."""
+    """Trains the owners of a job by one model, one after another."""
 
     def __init__(self, model: Model, protection: Protection, seed: int) -> None:
         self.model, self.protection, self._seed = model, protection, seed
 
-    def upload(
+    def uploads(
         self,
         round_number: int,
         weights: Weights | Upload,
-        owner: int,
-        records: Records,
-        sigma: float,
         noise: NoiseSource,
-    ) -> Upload:
-        """An owner's protected update to the global model in a round, counted from 1."""
-        seed = np.random.SeedSequence(self._seed, spawn_key=(round_number - 1, owner))
-        self.model.reseed(int(seed.generate_state(1)[0]))
-        source = round_noise(at_model(noise, weights), owner, round_number)
-        start, rng = single_precision(weights), np.random.default_rng(seed)
+        owners: Iterable[tuple[int, Records, float]],
+    ) -> Iterator[Upload]:
+        """Owners' protected updates to the global model in a round, counted from 1.
+
+        An owner comes with its records and its noise.
+        """
+        start, here = single_precision(weights), at_model(noise, weights)
         with self.model.one_thread():
-            return self.protection.upload(
-                UploadTask(self.model, start, records, sigma, source, rng)
-            )
+            for owner, records, sigma in owners:
+                seed = np.random.SeedSequence(self._seed, spawn_key=(round_number - 1, owner))
+                self.model.reseed(seed)
+                source = round_noise(here, owner, round_number)
+                yield self.protection.upload(
+                    UploadTask(self.model, start, records, sigma, source, seed)
+                )
 
 
 def released(
@@ -68,25 +71,30 @@ def released(
     start: Arrays,
     make: Callable[[NoiseSource], Arrays],
     budget: PrivacyBudget,
+    receipt: UploadReceipt | None = None,
 ) -> Arrays:
     """What goes out in a round from this global model: charged, made once, kept, and then given.
 
     It is charged before any record is looked at, for an error tells of the records, too. The same
     round from the same model once more gets the very same bits, whatever app asks, and costs
     nothing more. All else is made with new noise and charged anew: none ever serves for two
-    updates.
+    updates. It needs the curator's ``receipt`` of the upload before, where there is a contract with
+    both signatures.
     """
     name = _name_of(start, b"%d" % round_number)
     job = contract.job
     if (known := folder.release(job, name)) is not None:
         return known
+    denied = folder.keep_upload_receipt(contract, receipt, round_number)
+    if denied > max(1, int(LOST * contract.rounds)):
+        raise Declined(f"the curator says that {denied} uploads did not come")
     try:
         release_id = secrets.token_hex(16)
         folder.wallet().spend(job, round_number, release_id, budget.rho_per_round)
     except BudgetSpent:
         raise Declined("the privacy budget is spent") from None
     release = make(SimulatedNoise(plan["seed"]) if contract.simulated else SecureNoise())
-    folder.keep_release(job, name, release)
+    folder.keep_release(job, name, round_number, release)
     return release
 
 
@@ -123,7 +131,7 @@ class OwnRound:
         self._records = model.records(*folder.records(_described(contract, plan)))
         if not len(self._records):
             raise Declined("the owner has no records to train on")
-        if isinstance(self._records, LinearRecords) and not self._records.longest() < 1.0001:
+        if isinstance(self._records, LinearRecords) and not self._records.lengths.max() < 1.0001:
             raise Declined("the owner's features are longer than 1: scale each record to length 1")
 
     def __len__(self) -> int:
@@ -141,19 +149,21 @@ class OwnRound:
         relation = self._folder.neighbours()
         return budget_of(self._contract, len(self._trainer.model), len(self), relation)
 
-    def upload(self, round_number: int, weights: Upload) -> Upload:
-        """Train from this global model; what is given was kept and charged."""
+    def upload(
+        self, round_number: int, weights: Upload, receipt: UploadReceipt | None = None
+    ) -> Upload:
+        """Train from this global model; what is given was charged and kept."""
         if weights.shape != (len(self._trainer.model),):
             raise Declined("the model is not the contracted one")
         contract, plan = self._contract, self._plan
 
         def train(noise: NoiseSource) -> Arrays:
-            update = self._trainer.upload(
-                round_number, weights, plan["index"], self._records, contract.sigma, noise
-            )
+            me = plan["index"], self._records, contract.sigma
+            [update] = self._trainer.uploads(round_number, weights, noise, [me])
             return {WEIGHTS: update}
 
         return released(
             self._folder, contract, plan, round_number, {WEIGHTS: weights}, train,
             self.own_budget,
+            receipt,
         )[WEIGHTS]  # fmt: skip

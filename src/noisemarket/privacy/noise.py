@@ -5,9 +5,9 @@ come out depends on what went in. Here update and noise are both rounded to mult
 and added as integers. So the output is the ideal Gaussian mechanism on the rounded update, then
 rounded: it costs what the ideal one costs, with a sensitivity larger by ``rounding_reach``.
 
-Random bits come straight from the system, without a pool in between: a forked worker cannot repeat
-its parent. Or they come from a cipher under a secret key (``KeyedNoise``). NumPy's generators are
-predictable from their output and serve only ``SimulatedNoise``.
+Random bits come from a cipher (ChaCha20): under a key that the system draws anew for every call, so
+that a forked worker cannot repeat its parent, or under a secret key of one's own (``KeyedNoise``).
+NumPy's generators are predictable from their output and serve only ``SimulatedNoise``.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
-import os
 import secrets
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,7 +35,8 @@ LARGEST = 2.0**20
 KEY_BYTES = 32
 
 _CHUNK = 8192  # values worked on at a time, to stay in the processor's cache
-_MAGNITUDE = np.uint64(2**63 - 1)
+_SIGN = np.uint64(2**63)
+_MAGNITUDE = ~_SIGN
 _FEW = 2.0**53
 
 
@@ -77,7 +78,7 @@ class SecureNoise:
         return secrets.token_hex(16)
 
     def gaussians(self, count: int) -> FloatArray:
-        return _gaussians(count, lambda words: np.frombuffer(os.urandom(8 * words), np.uint64))
+        return _gaussians(count, _cipher_words(KeyedNoise.new_key()))
 
 
 class KeyedNoise:
@@ -96,7 +97,7 @@ class KeyedNoise:
             raise BadInput("noise key", f"{len(key)} bytes", f"give {KEY_BYTES} bytes.")
         self._key, self._context, self._purpose = key, context, purpose
         self._drawn = 0
-        self._cipher: Any = None
+        self._words: Callable[[int], Words] | None = None
 
     @staticmethod
     def new_key() -> bytes:
@@ -113,16 +114,9 @@ class KeyedNoise:
         return f"keyed-{self._secret(b'name')[:16].hex()}-{self._drawn}"
 
     def gaussians(self, count: int) -> FloatArray:
-        if self._cipher is None:
-            from cryptography.hazmat.primitives.ciphers import Cipher
-            from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
-
-            self._cipher = Cipher(ChaCha20(self._secret(b"noise"), bytes(16)), None).encryptor()
+        self._words = self._words or _cipher_words(self._secret(b"noise"))
         self._drawn += count
         return _gaussians(count, self._words)
-
-    def _words(self, count: int) -> Words:
-        return np.frombuffer(self._cipher.update(bytes(8 * count)), dtype=np.uint64)
 
     def _secret(self, use: bytes) -> bytes:
         """A key for this stream alone, from which neither the master key nor another follows."""
@@ -194,6 +188,22 @@ def _grid_steps(values: FloatArray, scale: float) -> FloatArray:
     return np.rint(values, out=values)
 
 
+def _cipher_words(key: bytes) -> Callable[[int], Words]:
+    """The stream of ChaCha20 under a key that serves for nothing else."""
+    cipher, chacha20 = _ciphers()
+    encrypt = cipher(chacha20(key, bytes(16)), None).encryptor().update
+    return lambda count: np.frombuffer(encrypt(bytes(8 * count)), np.uint64)
+
+
+@cache
+def _ciphers() -> tuple[Any, Any]:
+    """Slow to import, and only training needs them."""
+    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+
+    return Cipher, ChaCha20
+
+
 def _gaussians(count: int, words: Callable[[int], Words]) -> FloatArray:
     """Standard Gaussians by inverting the distribution function.
 
@@ -208,10 +218,10 @@ def _gaussians(count: int, words: Callable[[int], Words]) -> FloatArray:
     for start in range(0, count, _CHUNK):
         part = out[start : start + _CHUNK]
         word = words(part.size)
-        part[:] = word & _MAGNITUDE
+        part[:] = (word & _MAGNITUDE).view(np.int64)
         few = np.flatnonzero(part < _FEW)
         part[few] += (words(few.size) + 0.5) * 2.0**-64
         part *= 2.0**-64
         ndtri(part, out=part)
-        np.negative(part, out=part, where=word > _MAGNITUDE)
+        part.view(np.uint64)[:] ^= word & _SIGN
     return out

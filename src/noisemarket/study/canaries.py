@@ -60,8 +60,8 @@ class Pair:
 
     def task(self, side: Records, sigma: float, noise: NoiseSource, order_seed: int) -> UploadTask:
         """What a protection is to upload for one of the two neighbours."""
-        rng = np.random.default_rng(order_seed)
-        return UploadTask(self.model, self.start, side, sigma, noise, rng)
+        seed = np.random.SeedSequence(order_seed)
+        return UploadTask(self.model, self.start, side, sigma, noise, seed)
 
     def plain(self, protection: Protection, order_seed: int | None = None) -> NDArray[np.float64]:
         """Both uploads without noise, (2, dimension): what the attack has to tell apart."""
@@ -94,11 +94,11 @@ class LinearProbe(LinearModel):
         return super().records(inputs[:, 1:], np.where(inputs[:, 0] > 0.0, _AMPLIFIER, labels))
 
     def _residuals(self, scores: Flat, labels: Labels) -> Flat:
-        along = scores[..., 0]
+        along = scores[..., 0, :]
         sign = np.where(labels == 0, np.float32(-2.0), np.float32(2.0))
         slope = sign / (1.0 + np.exp(-sign * along))
         wrong: Flat = np.where(labels == _AMPLIFIER, -2.0 * np.sign(along), slope)
-        return wrong.astype(np.float32)[..., None]
+        return wrong.astype(np.float32)[..., None, :]
 
 
 def probe_for(model: Model) -> Model:

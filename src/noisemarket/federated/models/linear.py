@@ -9,6 +9,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,9 @@ Double = NDArray[np.float64]
 FEW = 64
 """Records of a shard whose norm is computed from products; in larger ones from the update."""
 CANCELLED = 1e-3
-_BLOCK = 4096  # records whose features are in double precision at a time
+SUMMED = 32
+"""Steps of single records that are added in single precision; their sums in double."""
+_BLOCK = 1024  # records whose features are in double precision at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,18 +52,19 @@ class LinearRecords(Records):
     def take(self, indices: NDArray[np.int64]) -> LinearRecords:
         return LinearRecords(self.features[indices], self.labels[indices])
 
-    def longest(self) -> float:
-        """The greatest length of a record's features; NaN if there is one."""
-        return float(_lengths(self.features).max(initial=0.0))
+    @cached_property
+    def lengths(self) -> Double:
+        """The norms of the features."""
+        return _lengths(self.features)
 
     def products(self, shards: int) -> Double:
-        """The products of features within each shard, (shards, records, records); computed once."""
+        """The products of features within each shard, (records, records, shards); computed once."""
         if shards not in self._products:
             size, width = -(-len(self) // shards), self.features.shape[1]
             rows = np.zeros((size * shards, width))
             rows[: len(self)] = self.features
-            stacked = rows.reshape(size, shards, width).swapaxes(0, 1)
-            self._products[shards] = np.matmul(stacked, stacked.swapaxes(1, 2))
+            stacked = rows.reshape(size, shards, width)
+            self._products[shards] = np.einsum("isd,jsd->ijs", stacked, stacked)
         return self._products[shards]
 
     def stacks(self, shards: int, most: int) -> Iterator[tuple[Flat, Labels]]:
@@ -108,24 +112,28 @@ class LinearModel(Model):
     def descend(self, weights: Flat, records: Records, rate: float) -> None:
         own = _own(records)
         with np.errstate(all="ignore"):
-            wrong = self._residuals(own.features @ self._rows(weights).T, own.labels)
+            wrong = self._residuals(self._rows(weights) @ own.features.T, own.labels)
             step = np.float32(rate / len(own))
-            weights -= (step * (wrong.T @ own.features)).reshape(-1)
+            weights -= (step * (wrong @ own.features)).reshape(-1)
 
     def clipped_gradient(self, weights: Flat, records: Records, clip: float) -> Flat:
-        own = _own(records)
-        with np.errstate(all="ignore"):
-            wrong = self._residuals(own.features @ self._rows(weights).T, own.labels)
-            # A record's gradient is an outer product; its norm is the product of both norms.
-            left, right = _lengths(wrong), _lengths(own.features)
-            length = left * right
-            share = np.minimum(1.0, CLIP_MARGIN * clip / np.maximum(length, 1e-300))
-            good = (length < LARGEST_NORM) & (np.maximum(left, right) < LARGEST_NORM)  # no NaN
-            scaled: Flat = wrong * share.astype(np.float32)[:, None]
-        if not good.all():
-            scaled, own = scaled[good], own.take(np.flatnonzero(good))
-        summed: Flat = np.dot(scaled.T, own.features).reshape(-1)
+        scaled, features = self._clipped(weights, _own(records), 1.0, clip)
+        summed: Flat = np.dot(scaled, features).reshape(-1)
         return summed
+
+    def _clipped(
+        self, weights: Flat, own: LinearRecords, rate: float, clip: float
+    ) -> tuple[Flat, Flat]:
+        """The factors r and x of the records' steps up the slope, r x', each cut to norm ``clip``;
+        without records whose step is not finite."""
+        with np.errstate(all="ignore"):
+            wrong = self._residuals(self._rows(weights) @ own.features.T, own.labels)
+            left, right = _lengths(wrong.T), own.lengths
+            length = left * right  # the norm of an outer product
+            share = np.minimum(rate, CLIP_MARGIN * clip / np.maximum(length, 1e-300))
+            good = (length < LARGEST_NORM) & (np.maximum(left, right) < LARGEST_NORM)  # no NaN
+            scaled: Flat = wrong * share.astype(np.float32)
+        return (scaled, own.features) if good.all() else (scaled[:, good], own.features[good])
 
     def shard_updates(
         self, start: Flat, records: Records, shards: int, steps: int, rate: float
@@ -135,9 +143,9 @@ class LinearModel(Model):
                 moved: Any = np.float32(0.0)
                 here = self._rows(start)
                 for _ in range(steps):
-                    wrong = self._residuals(np.matmul(rows, here.swapaxes(-1, -2)), labels)
+                    wrong = self._residuals(np.matmul(here, rows.swapaxes(-1, -2)), labels)
                     wrong *= np.float32(-rate / labels.shape[1])
-                    moved = moved + np.matmul(wrong.swapaxes(-1, -2), rows)
+                    moved = moved + np.matmul(wrong, rows)
                     here = self._rows(start) + moved
                 yield moved.reshape(len(labels), -1)
 
@@ -147,43 +155,49 @@ class LinearModel(Model):
         """Without forming any update: the squared norm of a shard's gradient, the sum of outer
         products r_i x_i', is the sum of (r_i . r_j)(x_i . x_j) over its pairs of records."""
         own = _own(records)
-        size = -(-len(own) // shards)
+        count, size = len(own), -(-len(own) // shards)
+        if size == 1:
+            up, x = self._clipped(start, own, rate, clip)
+            even = len(x) // SUMMED * SUMMED
+            lots = up[:, :even].reshape(self.classes, -1, SUMMED).swapaxes(0, 1)
+            sums = np.matmul(lots, x[:even].reshape(-1, SUMMED, self.dimension))
+            total: Double = sums.sum(axis=0, dtype=np.float64) + up[:, even:] @ x[even:]
+            return -total.reshape(-1)
         if size > FEW:
             return super().clipped_steps(start, records, shards, rate, clip)
         with np.errstate(all="ignore"):
-            wrong = np.zeros((size * shards, self.classes))
-            scores = own.features @ self._rows(start).T
-            wrong[: len(own)] = self._residuals(scores, own.labels)
-            by_shard = wrong.reshape(size, shards, self.classes)
-            inner = np.einsum("isc,jsc->sij", by_shard, by_shard)
-            outer = own.products(shards)
-            square = (inner * outer).sum(axis=(1, 2))
+            wrong = np.zeros((self.classes, size * shards))
+            scores = self._rows(start) @ own.features.T
+            wrong[:, :count] = self._residuals(scores, own.labels)
+            by_shard = wrong.reshape(self.classes, size, shards)
+            inner, outer = np.einsum("cis,cjs->ijs", by_shard, by_shard), own.products(shards)
+            square = (inner * outer).sum(axis=(0, 1))
             # Where the parts cancel, rounding could hide the norm: none counts as shorter than
             # CANCELLED times the sum of its parts' norms.
-            parts = np.sqrt(np.einsum("sii,sii->si", inner, outer)).sum(axis=1)
+            parts = np.sqrt(np.einsum("iis,iis->is", inner, outer)).sum(axis=0)
             length = np.sqrt(np.maximum(square, np.square(CANCELLED * parts)))
-            full, more = divmod(len(own), shards)
-            held = full + (np.arange(shards) < more)
+            held = count // shards + (np.arange(shards) < count % shards)
             share = np.minimum(rate / held, CLIP_MARGIN * clip / np.maximum(length, 1e-300))
-            good = np.tile(np.isfinite(length), size)[: len(own)]
-            scaled = (by_shard * -share[:, None]).reshape(wrong.shape)[: len(own)]
+            scaled, features = (by_shard * -share).reshape(wrong.shape)[:, :count], own.features
+        good = np.isfinite(length)
+        if not good.all():
+            kept = np.flatnonzero(np.resize(good, count))
+            scaled, features = scaled[:, kept], features[kept]
         total = np.zeros((self.classes, self.dimension))
-        for at in range(0, len(own), _BLOCK):
+        for at in range(0, len(features), _BLOCK):
             block = slice(at, at + _BLOCK)
-            part, features = scaled[block], own.features[block]
-            if not good[block].all():
-                part, features = part[good[block]], features[good[block]]
-            total += part.T @ features.astype(np.float64)
+            total += scaled[:, block] @ features[block].astype(np.float64)
         return total.reshape(-1)
 
     def score(
         self, weights: Flat, inputs: NDArray[np.float32], labels: Labels
     ) -> tuple[int, float]:
         with np.errstate(all="ignore"):  # a model that has diverged
-            scores = (inputs @ self._rows(weights).T).astype(np.float64)
-            scores -= scores.max(axis=1, keepdims=True)
-            right = int((scores.argmax(axis=1) == labels).sum())
-            losses = np.log(np.exp(scores).sum(axis=1)) - scores[np.arange(len(labels)), labels]
+            scores = self._rows(weights) @ inputs.T
+            scores -= scores.max(axis=0)
+            right = int((scores.argmax(axis=0) == labels).sum())
+            own = scores[labels, np.arange(len(labels))].astype(np.float64)
+            losses = np.log(np.exp(scores).sum(axis=0, dtype=np.float64)) - own
             return right, float(losses.sum())
 
     def aim(self, weights: Flat, inputs: NDArray[np.float32], scores: NDArray[np.float32]) -> Flat:
@@ -195,12 +209,11 @@ class LinearModel(Model):
         return weights.reshape(-1, self.dimension)
 
     def _residuals(self, scores: Flat, labels: Labels) -> Flat:
-        """The gradient of each record's loss in its scores, in the place of the scores."""
-        scores -= scores.max(axis=-1, keepdims=True)
+        """The gradient of each record's loss in its scores (..., classes, records), in place."""
+        scores -= scores.max(axis=-2, keepdims=True)
         np.exp(scores, out=scores)
-        scores /= scores.sum(axis=-1, keepdims=True)
-        flat = scores.reshape(-1, scores.shape[-1])
-        flat[np.arange(labels.size), labels.reshape(-1)] -= 1.0
+        scores /= scores.sum(axis=-2, keepdims=True)
+        scores -= labels[..., None, :] == np.arange(self.classes)[:, None]
         return scores
 
 
@@ -230,6 +243,5 @@ def _own(records: Records) -> LinearRecords:
 
 def _lengths(rows: Flat) -> NDArray[np.float64]:
     """Norms in double precision: neither overflow nor underflow of single can matter."""
-    precise = rows.astype(np.float64)
-    lengths: NDArray[np.float64] = np.sqrt(np.einsum("nk,nk->n", precise, precise))
+    lengths: Double = np.linalg.norm(rows.astype(np.float64), axis=1)
     return lengths

@@ -98,7 +98,7 @@ class Model(ABC):
     def aim(self, weights: Flat, inputs: NDArray[np.float32], scores: NDArray[np.float32]) -> Flat:
         """Other weights, at which a single input has these scores if possible: for audits."""
 
-    def reseed(self, seed: int) -> None:  # noqa: B027 - most models draw nothing
+    def reseed(self, seed: np.random.SeedSequence) -> None:  # noqa: B027 - most draw nothing
         """Set what a model draws while it trains, as by dropout."""
 
     @contextmanager

@@ -172,8 +172,8 @@ class TorchModel(Model):
         self._load(weights)
         return self.module.state_dict()
 
-    def reseed(self, seed: int) -> None:
-        torch.manual_seed(seed)
+    def reseed(self, seed: np.random.SeedSequence) -> None:
+        torch.manual_seed(int(seed.generate_state(1)[0]))
 
     @contextmanager
     def one_thread(self) -> Iterator[None]:

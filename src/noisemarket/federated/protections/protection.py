@@ -7,6 +7,7 @@ import math
 import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -25,14 +26,19 @@ Upload = NDArray[np.float32]
 
 @dataclasses.dataclass(frozen=True)
 class UploadTask:
-    """One owner's part in a round; ``rng`` orders batches and nothing else."""
+    """One owner's part in a round; ``seed`` orders batches and nothing else."""
 
     model: Model
     start: Flat
     records: Records
     sigma: float
     noise: NoiseSource
-    rng: np.random.Generator
+    seed: np.random.SeedSequence
+
+    @cached_property
+    def rng(self) -> np.random.Generator:
+        """Slow to make, and few protections draw anything."""
+        return np.random.default_rng(self.seed)
 
 
 class Protection(ABC):
