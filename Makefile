@@ -102,6 +102,7 @@ bench: $(VENV)/.bench ## run a benchmark, as in: make bench ARGS="game --million
 
 torture: $(VENV)/.installed ## kill jobs at random moments, resume them, and look whether anything is lost (minutes)
 	$(BIN)/python -m tests.market.torture $(ARGS)
+	$(BIN)/python -m tests.market.curators --kills 300
 
 define CONSTRAINTS_HEADER
 # The exact versions that CI and `make venv` install, transitive ones included.

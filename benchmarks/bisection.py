@@ -30,7 +30,7 @@ SHOWN = {
     "reached": {"bisection": [5, 10, 20], "dypp": [5_000], "q_learning": [5_000]},
     "recovered": {"bisection": [10, 25, 50], "dypp": [4_000]},
 }
-"""The columns of the tables in docs/explanation/bisection.md: mechanism and interactions."""
+"""The columns of the tables in docs/explanation/mechanisms.md: mechanism and interactions."""
 
 SURFACES = ("printed", "paper-mnist", "sharded-mnist", "features-mnist")
 BETAS = {"distribution": "log_uniform", "low": 0.05, "high": 20.0}

@@ -62,7 +62,7 @@ def speed() -> list[dict[str, Any]]:
 
 
 def speed_table(rows: list[dict[str, Any]]) -> str:
-    """The rows of the table in docs/explanation/benchmarks.md."""
+    """The rows of the table in benchmarks/README.md."""
     return "\n".join(
         f"| `{row['mechanism']}` | {row['owners']:,} | {row['seconds']:.2f} | {row['peak']:.2f} |"
         for row in rows
@@ -124,7 +124,7 @@ def reach_table(rows: list[dict[str, Any]]) -> str:
 
 
 def scores_table(found: dict[str, Any]) -> str:
-    """The tables of docs/explanation/clock.md."""
+    """The table of scores in docs/explanation/mechanisms.md."""
     return percents(found["clock"], {"one": "one price", "scored": "scored"}, digits=0)
 
 
@@ -193,7 +193,7 @@ def levels(seeds: int) -> list[dict[str, Any]]:
 
 
 def levels_line(rows: list[dict[str, Any]]) -> str:
-    """What finer levels bring, as docs/explanation/clock.md says it."""
+    """What finer levels bring, in a few words."""
     usual, finest = (next(row for row in rows if row["savings"] == n) for n in (12, 200))
     return (
         f"{usual['value']:.1f} with 12 x 32 levels and {finest['value']:.1f} with "

@@ -20,7 +20,8 @@ import _generate
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = "README.md"
-OUTSIDE = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "CITATION.cff", "LICENSE")
+OUTSIDE = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "CITATION.cff", "LICENSE",
+           "benchmarks/README.md", "deploy/README.md")  # fmt: skip
 EXAMPLES = ("*.md", "*.toml", "*.csv", "*.py")
 FIGURES = "benchmarks/results/reproduction/*.png"
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")

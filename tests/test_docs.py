@@ -28,7 +28,11 @@ from noisemarket.scenario import Scenario, load_scenario
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 EXAMPLES = ROOT / "examples"
-PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("**/*.md"), *EXAMPLES.glob("**/*.md")])
+PAGES = sorted(
+    path
+    for kind in ("*.md", "docs/**/*.md", "examples/**/*.md", "benchmarks/*.md", "deploy/*.md")
+    for path in ROOT.glob(kind)
+)
 SCRIPTS = [*ROOT.glob("benchmarks/*.py"), *EXAMPLES.glob("*.py"), *ROOT.glob("tests/*/*.py")]
 FLOWER = {
     *("--host", "--port", "--database", "--ssl-certfile", "--ssl-keyfile", "--ssl-ca-certfile"),
@@ -100,7 +104,7 @@ def options() -> set[str]:
 
 
 def test_options_in_the_text_exist() -> None:
-    known = options() | FLOWER | {"--strict", "--fix", "--cov"}  # mypy, ruff, pytest
+    known = options() | FLOWER | {"--strict", "--fix", "--cov", "--editable"}  # of other tools
     for script in SCRIPTS:
         known |= set(re.findall(r'add_argument\(\s*"(--[a-z-]+)"', read(script)))
     for page in PAGES:
@@ -287,7 +291,7 @@ def test_the_pages_have_the_stored_figures_of_the_mechanisms() -> None:
     page, found = read(DOCS / "explanation" / "mechanisms.md"), results_of("clock-scores")
     assert made["scores_table"](found) in page
     assert made["reach_table"](found["reach"]) in page
-    times = read(DOCS / "explanation" / "benchmarks.md")
+    times = read(ROOT / "benchmarks" / "README.md")
     assert made["speed_table"](results_of("mechanisms")["rows"]) in times
     bisection = vars(import_module("benchmarks.bisection"))
     shown = bisection["SHOWN"]["reached"]

@@ -6,10 +6,7 @@ import tomllib
 from functools import cache
 from importlib.resources import files
 
-import numpy as np
-
 from benchmarks.results_page.common import Document, made_by, not_measured, stored, table
-from noisemarket.scenario.surface_file import find_surface
 
 SURFACES = {
     "features-mnist": "linear model on features, `per_record`",
@@ -44,28 +41,14 @@ def accuracy_of(name: str, sigma: float, beta: float) -> list[float]:
 
 
 def accuracy_part() -> list[str]:
-    """Accuracy over sigma at three betas, the paper's curve beside it."""
-    sigmas = (0.0, 0.1, 0.2, 0.3, 0.6)
-    rows = []
-    for name, words in SURFACES.items():
-        own: dict[tuple[str, ...], list[str]] = {}
-        for beta in BETAS:
-            cells = [accuracy_of(name, sigma, beta) for sigma in sigmas]
-            if any(cells):
-                shown = tuple(f"{np.mean(one):.1f}" if one else "" for one in cells)
-                own.setdefault((str(max(map(len, cells))), *shown), []).append(f"{beta:g}")
-        rows += [[words, ", ".join(betas), *shown] for shown, betas in own.items()]
-    printed = find_surface("printed")
-    shown = tuple(f"{float(printed.quality(sigma, 1.0)):.1f}" for sigma in sigmas)
-    rows.append(["the paper's printed curve", "1", "", *shown])
+    """Accuracy over sigma, as a figure."""
     return [
         "## Accuracy over noise",
-        "Test accuracy on MNIST in per cent, 100 owners, 30 rounds, all owners with the same "
-        "noise; small betas are uneven data. Each was measured by `noisemarket calibrate`; the "
-        "[surface's file](../reference/output.md#surface-files) has command, date and all points.",
+        "Test accuracy on MNIST, 100 owners, 30 rounds, all owners with the same noise; small "
+        "betas are uneven data. Measured by `noisemarket calibrate`; the file of each "
+        "[surface](../reference/scenario.md#loss-surfaces) has command, date and all points.",
         "![Test accuracy over noise for each model and protection, with the paper's curve]"
         "(../images/results-accuracy.png)",
-        table(["", "beta", "seeds", *(f"sigma {sigma:g}" for sigma in sigmas)], rows),
     ]
 
 

@@ -17,22 +17,13 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 Document = Mapping[str, Any]
 
-COMMANDS = {
-    "campaign-features": "python -m benchmarks campaign",
-    "campaign-no-floor": "python -m benchmarks campaign --no-floor",
-    "frontier-cnn": "python -m benchmarks campaign --cnn",
-    "gain-per-money": "python -m benchmarks studies gain-per-money",
-}
-"""What measures these results now; they were stored by earlier commands."""
-
 
 def stored(name: str) -> Document | None:
     """A stored result, if there is one."""
     path = RESULTS / f"{name}.json"
     if not path.exists():
         return None
-    found = json.loads(path.read_text(encoding="utf-8"))
-    return {**found, "command": COMMANDS[name]} if name in COMMANDS else found
+    return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
 def filled(page: str, name: str, text: str) -> str:
@@ -50,10 +41,7 @@ def made_by(found: Document) -> str:
     command = command if command.startswith(("noisemarket", "python")) else f"python {command}"
     command = re.sub(r"python benchmarks/(\w+)\.py", r"python -m benchmarks \1", command)
     trained, spent = found.get("training_cpu_seconds"), found.get("cpu_seconds")
-    took = f"; {spent:,.0f} processor seconds" if spent else ""
-    if trained:
-        clock = f", {found['seconds']:,.0f} s wall clock in one go" if found.get("seconds") else ""
-        took = f"; trainings took {trained:,.0f} processor seconds{clock}"
+    took = f"; {trained or spent:,.0f} CPU seconds" if trained or spent else ""
     return f"Measured by `{command}` on {found['date']} ({found['machine']}{took})."
 
 

@@ -18,10 +18,12 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.flower.market_common import make_scenario
+from tests.ledger.common import changed
 
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
+from noisemarket.ledger.verification import verify
 from noisemarket.market.channel import Channel
 from noisemarket.market.job import run_market
 from noisemarket.market.negotiation import run_options
@@ -31,13 +33,20 @@ from noisemarket.market.owners import ChannelAsker, Owners
 from noisemarket.market.run_folder import MarketFolder
 from noisemarket.owner.invitations import JobInvitation, SaleInvitation
 from noisemarket.owner.owner_messages import (
+    ContractOffer,
+    ContractSigned,
+    Countersigned,
+    JobSettled,
     KeyQuestion,
     PriceQuestion,
     PublicKey,
     Question,
     Refused,
     Reply,
+    Signature,
     Stay,
+    Train,
+    Update,
 )
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.mechanism import Contracts
@@ -51,6 +60,14 @@ ASKING = (
     *("posted_price", "pain_fl"),
 )
 """All mechanisms that ask owners."""
+
+RUBBISH: list[Reply] = [
+    Update(np.full(3, np.nan, np.float32)),
+    Update(np.array("text")),  # type: ignore[arg-type]
+    Update(np.zeros((0, 7), np.complex64)),  # type: ignore[arg-type]
+    PublicKey("0" * 64),
+]
+"""What a hostile owner answers in each round instead of its update."""
 
 CHANGES = [{"at": 150, "scale": {"privacy_cost": 0.4}}, {"at": 300, "set": {"markup": 0.3}}]
 HABITS = {"temperature": 0.4, "answer_rate": 0.8}
@@ -178,3 +195,68 @@ class ChannelConformance:
             run_market(prepare(scenario), folder, channel=channel, workers=1).finish()
         assert signed(tmp_path / "there" / "run") == signed(tmp_path / "here" / "run")
         assert len(signed(tmp_path / "here" / "run")) == 3
+
+    def test_hostile_owners_harm_nobody_else(
+        self, open_channel: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """One has no key, one signs something else, one sends rubbish for every upload and receipt;
+        the fourth is honest, and is paid as if it were alone."""
+        folder = tmp_path / "run"
+        scenario = make_scenario(folder, owners=4, mechanism="uniform", rounds=len(RUBBISH))
+        channel = open_channel(scenario, folder)
+        honest = channel.ask
+
+        def ask(asked: Mapping[int, Question], timeout: float | None = None) -> dict[int, Reply]:
+            replies = honest(asked, timeout)
+            for index, question in asked.items():
+                match index, question:
+                    case 0, KeyQuestion():
+                        replies[0] = PublicKey("no key")
+                    case 1, ContractOffer():
+                        replies[1] = Signature("0" * 128)
+                    case 2, Train():
+                        replies[2] = RUBBISH[question.round_number - 1]
+                    case 2, ContractSigned() | JobSettled():
+                        replies[2] = Countersigned(question.receipt)  # without its signature
+            return replies
+
+        monkeypatch.setattr(channel, "ask", ask)
+        outcome = run_market(prepare(scenario), folder, channel=channel, workers=1).finish()
+        states = {one.owner: (one.state, one.reason) for one in outcome.owners}
+        assert states["0"] == ("left out", "key: unusable answers")
+        assert states["1"] == ("left out", "contract: unusable answers")
+        assert states["2"] == ("broken", f"malformed uploads in {len(RUBBISH) - 1} rounds")
+        assert states["3"][0] == "paid"
+        assert all(result.delivered == (3,) for result in outcome.results)
+        with open_ledger(folder, create=False) as ledger:
+            assert verify(ledger).jobs_settled == 1
+
+    def test_owners_sign_nothing_that_a_hostile_curator_changes(
+        self, open_channel: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Less noise than agreed, another curator's key, a false promise; the fourth gets its own
+        contract, and is paid."""
+        folder = tmp_path / "run"
+        scenario = make_scenario(folder, owners=4, mechanism="uniform", rounds=1)
+        channel = open_channel(scenario, folder)
+        honest = channel.ask
+        changes: dict[int, dict[str, Any]] = {
+            0: {"sigma": 0.01}, 1: {"curator_key": "0" * 64}, 2: {"epsilon": 1e-3},
+        }  # fmt: skip
+
+        def ask(asked: Mapping[int, Question], timeout: float | None = None) -> dict[int, Reply]:
+            sent = {
+                index: replace(one, contract=changed(one.contract, **changes[index]))
+                if isinstance(one, ContractOffer) and index in changes
+                else one
+                for index, one in asked.items()
+            }
+            return honest(sent, timeout)
+
+        monkeypatch.setattr(channel, "ask", ask)
+        outcome = run_market(prepare(scenario), folder, channel=channel, workers=1).finish()
+        for one in outcome.owners[:3]:
+            assert one.state == "left out"
+            assert "agreed to other " + next(iter(changes[int(one.owner)])) in one.reason
+        assert outcome.owners[3].state == "paid"
+        assert set(signed(folder)) == {"3"}

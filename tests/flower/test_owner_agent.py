@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,13 +23,14 @@ from noisemarket.files import load_arrays, save_arrays
 from noisemarket.flower.curator_app import hold_market
 from noisemarket.flower.line import Bounds
 from noisemarket.flower.records import content, plain_of
+from noisemarket.game.levels import Levels
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import Head
 from noisemarket.ledger.keys import CURATOR, KeyPair, SignedContract, holds
 from noisemarket.ledger.receipts import Receipt, load_receipt
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder
-from noisemarket.owner.invitations import GameInvitation
+from noisemarket.owner.invitations import GameInvitation, GameRecord, JobInvitation
 from noisemarket.owner.owner_messages import (
     ContractOffer,
     ContractSigned,
@@ -142,6 +146,55 @@ def test_nothing_below_the_owners_own_noise_is_signed_paid_or_unpaid(
         assert word in str(offered.offer(contract).error.reason)
     path.write_text(json.dumps(known))
     assert not offered.offer(contract).has_error()
+
+
+@pytest.mark.parametrize(
+    ("limit", "most"), [("most_rounds", 1), ("most_steps", 0), ("most_weights", 100)]
+)
+def test_an_owner_signs_no_more_work_than_it_allows(
+    offered: Offered, limit: str, most: int
+) -> None:
+    offered.node.config[limit.replace("_", "-")] = most
+    assert f"more {limit[5:]} than" in str(offered.offer(offered.contract).error.reason)
+    del offered.node.config[limit.replace("_", "-")]
+    assert not offered.offer(offered.contract).has_error()
+
+
+def test_a_model_that_is_too_large_is_never_made(standing: Offered) -> None:
+    """Of a network as of a linear model: it would take eighty gigabytes."""
+    for model in (
+        {"channels": [16, 32], "hidden": 40_000_000, "side": 28},
+        {"kind": "linear", "classes": 10**4, "dimension": 10**6},
+    ):
+        reply = standing.offer(standing.contract, {**standing.plan, "model": model})
+        assert "more weights than" in str(reply.error.reason)
+
+
+def test_jobs_without_a_contract_are_answered_a_few_times_a_month(
+    standing: Offered, tmp_path: Path
+) -> None:
+    """Else throw-away jobs would read the owner's cost, answer by answer."""
+    path = tmp_path / "owner"
+    shutil.copytree(str(standing.node.config["owner-folder"]), path)
+    agent = OwnerAgent(OwnerFolder("0", path), {**standing.node.config, "owner-folder": str(path)})
+    (known,) = (path / "jobs").iterdir()
+    levels = standing_levels(known)
+    work = {"simulated": True}
+    names = [f"job-{number}" for number in range(6)]
+    made = [JobInvitation(name, standing.contract.curator_key, work, levels) for name in names]
+    for one in made[:4]:  # and the one that is known, which nobody has signed
+        agent.invited(one)
+    for one in made[4:]:
+        with pytest.raises(Declined, match="ended without a contract"):
+            agent.invited(one)
+    assert agent.invited(made[0]) == agent.public_key  # what was begun goes on
+    long_ago = time.time() - 31 * 86_400
+    os.utime(known, (long_ago, long_ago))
+    agent.invited(made[4])
+
+
+def standing_levels(job: Path) -> Levels:
+    return GameRecord.read(job / "play.npz").invitation.levels
 
 
 FORGED: dict[str, tuple[Callable[[Contract], Contract], str]] = {

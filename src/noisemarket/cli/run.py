@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 EMBEDDED, FLOWER = "embedded", "flower"
 
+SEASON = "season.json"
+"""What marks the folder of a season: its jobs so far."""
+
 DRAWS = {"features": 2, "cnn": 1}
 """Draws of the noise that are compared by default."""
 
@@ -104,11 +107,21 @@ def run(
             file, preset, settings, seed,
             mechanism=mechanism, budget=budget, target_accuracy=target_accuracy,
         )  # fmt: skip
+        if scenario.jobs:
+            from noisemarket.cli.season import start_season
+
+            start_season(scenario, given, out, overwrite, file, workers, as_json)
+            return
         folder, market, choices = start(scenario, given, out, overwrite, file, workers)
     else:
         allowed = ("--engine", "--[no-]baselines", "--draws", "--workers")
         path = resumed(context, resume, "a run folder", ("scenario.toml", "status.json"), *allowed)
-        folder, market, choices = _reopen(path, given)
+        if (path / SEASON).exists():
+            from noisemarket.cli.season import resume_season
+
+            resume_season(path, workers, as_json)
+            return
+        folder, market, choices = reopen(path, given)
     carry_out(folder, market, choices, workers, as_json, asked=baselines is not None)
 
 
@@ -126,7 +139,7 @@ def start(
 
         need_flower()
         check_asks(scenario, market.environment)
-    choices = _chosen(scenario, given, {})
+    choices = chosen(scenario, given, {})
     scenario = with_surface(scenario, workers)
     surface = find_surface(scenario.surface_name())
     environment = replace(market.environment, surface=surface)
@@ -134,7 +147,8 @@ def start(
     return new_folder(scenario, "run", out, overwrite, file, **choices), market, choices
 
 
-def _reopen(path: Path, given: Choices) -> tuple[RunFolder, PreparedMarket, Choices]:
+def reopen(path: Path, given: Choices) -> tuple[RunFolder, PreparedMarket, Choices]:
+    """Go on with a run: its folder, its market and what it began with."""
     from noisemarket.market.orders import prepare
     from noisemarket.market.run_folder import JOB, SCENARIO, STATUS, RunFolder, read_status
     from noisemarket.scenario import load_scenario
@@ -149,11 +163,11 @@ def _reopen(path: Path, given: Choices) -> tuple[RunFolder, PreparedMarket, Choi
     if given["engine"] not in (None, before) and (path / JOB).exists():
         remedy = f"the job started with {before}: continue with that."
         raise BadInput("--engine", given["engine"], remedy)
-    choices, market = _chosen(scenario, given, noted), prepare(scenario)
+    choices, market = chosen(scenario, given, noted), prepare(scenario)
     return RunFolder.reopen(path, **choices), market, choices
 
 
-def _chosen(scenario: Scenario, given: Choices, noted: Mapping[str, Any]) -> Choices:
+def chosen(scenario: Scenario, given: Choices, noted: Mapping[str, Any]) -> Choices:
     """What is given, or what the run began with, or the default.
 
     Baselines are trained by default only where they tell nothing.
@@ -202,29 +216,10 @@ def carry_out(
     ``asked``: the user said whether there are to be baselines.
     """
     from noisemarket.federated.data_files import PUBLIC
-    from noisemarket.market.baselines import alternatives, harmless
-    from noisemarket.market.summary import owners_csv, summary
+    from noisemarket.market.baselines import harmless
     from noisemarket.show import market_report as report
-    from noisemarket.show.negotiation_report import write_policies
 
-    with folder, stoppable(ROUND_DROPPED) as stop, progress("") as bar:
-        compared: Compared = {}
-        others: list[Alternative] = []
-        try:
-            outcome = _market(choices, market, folder.path, workers, stop, bar)
-            if choices["baselines"]:
-                others = alternatives(outcome, workers)
-                compared = _baselines(folder, outcome, others, choices["draws"], workers, stop, bar)
-        except Interrupted as problem:
-            folder.status("incomplete", problem=str(problem))
-            rest = str(problem).rstrip(".")
-            raise Interrupted(f"{rest}; continue with --resume {folder.path}.") from None
-        result = summary(outcome, market.environment, compared, others)
-        folder.write_json("summary.json", result)
-        folder.write_text("contracts.csv", owners_csv(outcome))
-        write_policies(folder, outcome.negotiation.agreement)
-        figures = report.draw_market(folder, outcome, compared, others)
-        folder.status("complete", rounds=result["rounds"], secure_noise=result["secure_noise"])
+    outcome, result, others, figures = complete(folder, market, choices, workers)
     said, data = list[str](), market.order.job.data
     if not others and not asked and not harmless(market.scenario):
         said.append(_NOT_COMPARED)
@@ -245,6 +240,42 @@ def carry_out(
     tables = [report.alternatives_table(result)] if others else []
     tables += [report.market_table(result), report.sellers_table(outcome)]
     show(as_json, result, *tables, *said)
+
+
+def complete(
+    folder: RunFolder,
+    market: PreparedMarket,
+    choices: Choices,
+    workers: int | None,
+    whole: Path | None = None,
+) -> tuple[MarketOutcome, dict[str, Any], list[Alternative], list[Path]]:
+    """Run the market and its baselines, and write the results: outcome, summary, alternatives and
+    figures. ``whole`` is the folder to resume, if it is another one."""
+    from noisemarket.market.baselines import alternatives
+    from noisemarket.market.summary import owners_csv, summary
+    from noisemarket.show import market_report as report
+    from noisemarket.show.negotiation_report import write_policies
+
+    with folder, stoppable(ROUND_DROPPED) as stop, progress("") as bar:
+        compared: Compared = {}
+        others: list[Alternative] = []
+        try:
+            outcome = _market(choices, market, folder.path, workers, stop, bar)
+            if choices["baselines"]:
+                others = alternatives(outcome, workers)
+                compared = _baselines(folder, outcome, others, choices["draws"], workers, stop, bar)
+        except Interrupted as problem:
+            folder.status("incomplete", problem=str(problem))
+            rest = str(problem).rstrip(".")
+            path = whole or folder.path
+            raise Interrupted(f"{rest}; continue with --resume {path}.") from None
+        result = summary(outcome, market.environment, compared, others)
+        folder.write_json("summary.json", result)
+        folder.write_text("contracts.csv", owners_csv(outcome))
+        write_policies(folder, outcome.negotiation.agreement)
+        figures = report.draw_market(folder, outcome, compared, others)
+        folder.status("complete", rounds=result["rounds"], secure_noise=result["secure_noise"])
+    return outcome, result, others, figures
 
 
 def _whose(choices: Choices, folder: RunFolder) -> list[str]:

@@ -78,9 +78,14 @@ class KeyPair:
     @classmethod
     def obtain(cls, folder: str | Path) -> KeyPair:
         """The key in a folder; a new one if there is none yet."""
-        if (Path(folder) / KEY_FILE).exists():
-            return cls.load(folder)
-        return cls.create(folder)
+        path = Path(folder) / KEY_FILE
+        if not path.exists():
+            try:
+                return cls.create(folder)
+            except BadInput:
+                if not path.exists():
+                    raise  # else another process made it just now
+        return cls.load(folder)
 
     def sign(self, role: str, contract: Contract) -> str:
         """Sign a contract as ``OWNER`` or ``CURATOR``; gives the signature in hexadecimal."""

@@ -43,6 +43,9 @@ class Channel(Closing):
     simulated = False
     """Whether the owners are simulated in this process, from the scenario."""
 
+    lasting = True
+    """Whether the owners outlive the job, so that one may be left out that took part before."""
+
     patience = 0.0
     """Seconds to wait for an owner that is away."""
 
@@ -105,7 +108,7 @@ class LocalChannel(Channel):
         lasting: Sequence[SimulatedOwner] | None = None,
     ) -> None:
         self._market, self._folder, self._make = market, folder, engine
-        self._lasting = lasting
+        self._lasting, self.lasting = lasting, lasting is not None
         self._order: Order | None = None
         self._engine: Engine | None = None
         self.journal = folder.owners / JOURNAL

@@ -37,6 +37,7 @@ def own_numbers(scenario: Scenario, environment: Environment, index: int) -> dic
     privacy = scenario.privacy
     budgets = {"rho_budget": privacy.rho_budget, "epsilon_budget": privacy.epsilon_budget}
     return {
+        "changes": [],
         **preferences(environment, index, seeds(scenario.play_seed())[0]),
         **{name: value for name, value in budgets.items() if value > 0.0},
         "budget_delta": privacy.delta,

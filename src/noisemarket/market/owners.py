@@ -124,7 +124,7 @@ class Owners:
         asked = dict.fromkeys(self.taking_part(), KeyQuestion(invitation))
         found = self.ask(asked, PublicKey, lambda _, reply: is_key(reply.key))
         keys = {self.names[index]: reply.key for index, reply in found.items()}
-        if not self.channel.simulated:
+        if self.channel.lasting:
             write_json(file, keys)
         return keys
 

@@ -68,6 +68,12 @@ LIMITS = ("rho_cap", "rho_budget", "epsilon_budget")
 
 DELTA = 1e-5
 """At which an epsilon budget holds, unless the owner says otherwise."""
+MOST = {
+    "most_weights": 10_000_000, "most_rounds": 10_000, "most_steps": 1000, "most_unsigned": 5,
+}  # fmt: skip
+"""What a curator may ask of an owner that says nothing else: weights of the model, rounds, local
+steps or epochs in a round, and jobs of a month in which nothing was signed."""
+
 _ABOUT = 1.0 - 1e-9  # two machines may round differently
 
 
@@ -84,6 +90,7 @@ class OwnerAgent:
             it the owner plays no game whose noise would come from a seed. ``sigma-max`` is the
             noise that it keeps unpaid: what it sells is counted from there. ``floor`` is the least
             noise that it keeps at any price. It signs nothing below either, paid or unpaid.
+            ``most-weights``, ``most-rounds``, ``most-steps`` and ``most-unsigned`` are in ``MOST``.
         models: makes the maker of the owner's model from the settings in its terms.
 
     Its preferences may change within a game (``changes`` in ``private.json``: ``at`` which
@@ -230,10 +237,20 @@ class OwnerAgent:
             raise BadInput(name, noise, "give a number that is not negative.")
         return float(noise)
 
+    def _most(self, name: str) -> int:
+        """The owner's own limit of what a curator may ask of it."""
+        most = self._private().get(name, MOST[name])
+        if type(most) is not int or most < 0:
+            raise BadInput(name, most, "give a whole number that is not negative.")
+        return most
+
     def _check_invitation(self, invitation: GameInvitation | JobInvitation) -> None:
         expected = self._config.get("curator-key")
         if expected is not None and invitation.curator_key != expected:
             raise Declined("that is not the curator's key")
+        new = self.folder.is_new(invitation.job)
+        if new and self.folder.left_unsigned() >= self._most("most_unsigned"):
+            raise Declined("too many jobs have ended without a contract")
         simulated = invitation.work.get("simulated") is not False
         if simulated and not self._config.get("allow-simulated", False):
             raise Declined("noise from a seed hides nothing")
@@ -299,7 +316,7 @@ class OwnerAgent:
 
     def _private(self) -> dict[str, Any]:
         """The owner's preferences, and its limits: those of its node's config come first."""
-        names = ("floor", "sigma_max", "allow_unbounded", *LIMITS, "budget_delta")
+        names = ("floor", "sigma_max", "allow_unbounded", *LIMITS, "budget_delta", *MOST)
         given = {name: self._config.get(name.replace("_", "-")) for name in names}
         given = {name: value for name, value in given.items() if value is not None}
         return self.folder.private() | given
@@ -438,6 +455,14 @@ class OwnerAgent:
         how many records it has."""
         from noisemarket.owner.round import OwnRound
 
+        steps = protection_of(contract).settings()
+        for name, asked in (
+            ("most_rounds", contract.rounds),
+            ("most_steps", int(steps.get("steps", 1)) * int(steps.get("epochs", 1))),
+            ("most_weights", self._models(plan["model"]).size()),
+        ):
+            if asked > self._most(name):
+                raise Declined(f"the job has more {name[5:]} than the owner allows")
         mine = OwnRound(self.folder, contract, plan, self._models)
         return mine.budget, mine.own_budget, len(mine)
 

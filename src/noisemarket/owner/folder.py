@@ -28,6 +28,7 @@ import contextlib
 import hashlib
 import json
 import re
+import time
 from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -207,6 +208,18 @@ class OwnerFolder:
         for folder in (*parents, path):
             private_folder(folder)
         return path
+
+    def is_new(self, job: str) -> bool:
+        """Whether the owner was asked nothing in this job."""
+        return not self._job(job).exists()
+
+    def left_unsigned(self) -> int:
+        """In how many jobs of the last month the owner has answered and nothing was signed."""
+        jobs, month = self.path / "jobs", time.time() - 30 * 86_400
+        return sum(
+            path.stat().st_mtime > month and not any((path / n).exists() for n in (OFFER, CONTRACT))
+            for path in (jobs.iterdir() if jobs.is_dir() else ())
+        )
 
     @contextlib.contextmanager
     def locked(self, job: str) -> Iterator[Path]:

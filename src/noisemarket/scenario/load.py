@@ -40,6 +40,8 @@ PRESETS: dict[str, dict[str, object]] = {
         "server_rate": 1.0,
         "averaging": 0.0,
     },
+    # Real owners with their own records: 51 US states, persons in fatal crashes.
+    "fars": {"data": "fars"},
 }
 
 
@@ -84,6 +86,45 @@ def build(
             _put(tree, key, value)
     tree["preset"] = preset
     _anchor_file(tree, base)
+    if isinstance(tree.get("jobs"), list | tuple):
+        tree["jobs"] = [_job(number, job, base) for number, job in enumerate(tree["jobs"], start=1)]
+    scenario = _validated(tree)
+    jobs_of(scenario)  # what is wrong with any of them shows now
+    return scenario
+
+
+def jobs_of(scenario: Scenario) -> list[tuple[str, Scenario]]:
+    """The jobs of a season, each with its name; none for a scenario of one job."""
+    whole, jobs = scenario.model_dump(exclude={"jobs"}), list[tuple[str, Scenario]]()
+    for number, job in enumerate(scenario.jobs, start=1):
+        tree = {
+            key: whole[key] | value if isinstance(whole[key], dict) else value
+            for key, value in job.items()
+            if key != "name"
+        }
+        try:
+            jobs.append((str(job.get("name", number)), _validated(whole | tree)))
+        except BadInput as problem:
+            field = f"{problem.field} of job {number}"
+            raise BadInput(field, problem.value, problem.remedy) from None
+    return jobs
+
+
+def _job(number: int, job: object, base: Path | None) -> dict[str, Any]:
+    """A job of a season with every setting in its table."""
+    tree: dict[str, Any] = {}
+    for key, value in job.items() if isinstance(job, Mapping) else [("jobs", job)]:
+        if key in ("preset", "jobs"):
+            raise BadInput(f"jobs: {key}", value, f"job {number} cannot change it: remove it.")
+        if key == "name":
+            tree["name"] = value
+        else:
+            _put(tree, key, value)
+    _anchor_file(tree, base)
+    return tree
+
+
+def _validated(tree: Mapping[str, Any]) -> Scenario:
     try:
         return Scenario.model_validate(tree)
     except ValidationError as problem:

@@ -52,7 +52,7 @@ def owner_account(path: Path) -> dict[str, Any]:
         config = tomllib.loads((path / _NODE).read_text(encoding="utf-8"))
     name = str(config.get("owner", unquote(path.name.removeprefix("owner-"))))
     files = sorted(path.glob("wallet-*.jsonl"))
-    headers = [line for file in files if (line := _last(file)) is not None]
+    headers = [line for file in files if (line := last_of(file)) is not None]
     if headers:
         name = str(headers[-1].get("owner", name))
     folder = OwnerFolder(name, path)
@@ -143,7 +143,8 @@ def _paid(path: Path) -> dict[str, int]:
     return found
 
 
-def _last(file: Path) -> dict[str, Any] | None:
+def last_of(file: Path) -> dict[str, Any] | None:
+    """The last line of a wallet, unchecked; None if it has none yet."""
     with file.open("rb") as opened:
         lines = parse_json_lines(last_line(opened)[1], file, "wallet", dict)
     return lines[-1] if lines else None

@@ -101,10 +101,14 @@ class Adaptation:
 
 
 def presets(owners: int, iterations: int, seed: int = 1) -> dict[str, Scenario]:
-    """The paper's game as printed and as its workflow means it, both on its printed surface."""
+    """The paper's game as printed and as its workflow means it, both on its printed surface.
+
+    Both learn at the rate 0.1 and never start anew, whatever ``market`` does by default.
+    """
+    learning = {"iterations": iterations, "learning_rate": 0.1, "reopen": False}
     return {
         preset: Scenario.from_preset(
-            preset, surface="printed", owners=owners, iterations=iterations, seed=seed, reopen=False
+            preset, surface="printed", owners=owners, seed=seed, **learning
         )
         for preset in PRESETS
     }

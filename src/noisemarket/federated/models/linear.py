@@ -227,6 +227,9 @@ class LinearMaker(ModelMaker):
     def __call__(self, seed: int) -> LinearModel:
         return LinearModel(self.classes, self.dimension)
 
+    def size(self) -> int:
+        return self.classes * self.dimension
+
     def identity(self) -> bytes:
         blas = [one.get("architecture") for one in threadpool_info() if "numpy" in one["filepath"]]
         machine = platform.machine(), np.__version__, np.show_config("dicts")["SIMD Extensions"]

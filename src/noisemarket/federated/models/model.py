@@ -116,6 +116,10 @@ class ModelMaker(ABC):
         """The model; weights that are drawn are drawn from this seed."""
 
     @abstractmethod
+    def size(self) -> int:
+        """How many weights the model has; nothing is allocated for them."""
+
+    @abstractmethod
     def identity(self) -> bytes:
         """All that an update's bits follow from besides data, weights and seed."""
 

@@ -261,6 +261,10 @@ class TorchMaker(ModelMaker):
         module.load_state_dict(trained.state(weights))
         return module.eval()
 
+    def size(self) -> int:
+        with torch.device("meta"):
+            return sum(one.numel() for one in self.build().parameters())
+
     def identity(self) -> bytes:
         machine = torch.__version__, torch.backends.cpu.get_cpu_capability()
         return repr(machine).encode() + _pickled(self.build)

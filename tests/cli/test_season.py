@@ -1,0 +1,139 @@
+"""A season: jobs one after another, with the same owners, wallets and ledger."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.market.common import settings, write_images
+
+from noisemarket.cli import main
+from noisemarket.cli import run as run_command
+from noisemarket.cli.season import after
+from noisemarket.errors import BadInput
+from noisemarket.ledger.queries import jobs
+from noisemarket.ledger.store import open_ledger
+from noisemarket.ledger.verification import verify
+from noisemarket.market.negotiation import run_options
+from noisemarket.market.orders import prepare
+from noisemarket.pricing import find_mechanism
+from noisemarket.scenario import Scenario, dump_scenario, load_scenario
+from noisemarket.scenario.load import jobs_of
+from noisemarket.show import market_report
+
+SEASON = """
+mechanism = "equilibrium"
+[[jobs]]
+name = "spring"
+[[jobs]]
+name = "summer"
+quality_value = 0.0
+[[jobs]]
+name = "autumn"
+market.budget = 1.0
+"""
+
+
+def written(tmp_path: Path, text: str = SEASON) -> Path:
+    file = tmp_path / "season.toml"
+    file.write_text(text)
+    return file
+
+
+def test_each_job_has_what_it_changes_and_the_rest(tmp_path: Path) -> None:
+    made = load_scenario(written(tmp_path), settings=["owners=7"])
+    spring, summer, autumn = jobs_of(made)
+    assert [name for name, _ in (spring, summer, autumn)] == ["spring", "summer", "autumn"]
+    assert [one.game.quality_value for _, one in (spring, summer, autumn)] == [0.2, 0.0, 0.2]
+    assert [one.market.budget for _, one in (spring, summer, autumn)] == ["none", "none", 1.0]
+    assert all(one.population.owners == 7 and not one.jobs for _, one in (spring, summer, autumn))
+    (tmp_path / "again.toml").write_text(dump_scenario(made))
+    assert load_scenario(tmp_path / "again.toml") == made
+    assert jobs_of(Scenario()) == []
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        ("quality_valu = 1", "did you mean quality_value"),
+        ("rounds = 0", "training.rounds of job 4"),
+        ('preset = "paper"', "job 4 cannot change it"),
+        ("jobs = []", "job 4 cannot change it"),
+    ],
+)
+def test_a_wrong_job_is_named(tmp_path: Path, job: str, words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        load_scenario(written(tmp_path, f"{SEASON}[[jobs]]\n{job}\n"))
+
+
+@pytest.mark.training
+def test_a_season_runs_and_goes_on_where_it_was_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "images").mkdir()
+    images = write_images(tmp_path / "images")
+    small = settings(images, owners=3, rounds=2, model="features")
+    pairs = [f"{name}={json.dumps(small[name])}" for name in small if name != "mechanism"]
+    sets = [word for pair in pairs for word in ("--set", pair)]
+    monkeypatch.setattr(market_report, "draw_market", lambda *_: [])
+    out, real, calls = tmp_path / "season", run_command._market, list[int]()
+
+    def stopped(*given: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(*given)
+
+    monkeypatch.setattr(run_command, "_market", stopped)
+    with pytest.raises(SystemExit) as end:
+        main(["run", str(written(tmp_path)), *sets, "--workers", "1", "--out", str(out)])
+    assert end.value.code == 130
+    assert [row["job"] for row in json.loads((out / "season.json").read_text())] == ["spring"]
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        main(["run", "--resume", str(out), "--workers", "1", "--json"])
+    assert end.value.code == 0
+    rows = json.loads(capsys.readouterr().out)["jobs"]
+    assert len(calls) == 4, "the first job is not run again"
+    assert [row["job"] for row in rows] == ["spring", "summer", "autumn"]
+    assert [row["sellers"] for row in rows] == [3, 0, 0]
+    assert rows[0]["paid"] > 0.0 == rows[1]["paid"]
+    spent = [row["rho"] for row in rows]
+    assert spent == sorted(spent)
+    assert (out / "figures" / "season.png").exists()
+    with open_ledger(out / "consortium", create=False) as ledger:
+        verify(ledger)
+        assert [one.settled for one in jobs(ledger)] == [True] * 3
+
+
+@pytest.mark.compiled
+def test_learners_go_on_from_the_jobs_before() -> None:
+    """The second job is the end of one long game, with the preferences of each job in its part."""
+    given = {"owners": 4, "iterations": 400, "reopen": False, "quality_value": 1.0}
+    market = prepare(Scenario.from_preset("market", **given))
+    cheap = market.environment
+    dear = replace(cheap.phases[0], privacy_cost=cheap.phases[0].privacy_cost * 3)
+    second = replace(market, environment=replace(cheap, phases=(dear,)))
+    carried = after(second, [cheap])
+    assert [phase.start for phase in carried.environment.phases] == [0, 400]
+    assert carried.scenario.learning.iterations == 800
+    dypp = find_mechanism("dypp")
+    alone = dypp.run(second.environment, run_options(second.scenario))
+    on = dypp.run(carried.environment, run_options(carried.scenario))
+    assert on.trace is not None
+    assert alone.trace is not None
+    first = dypp.run(cheap, run_options(market.scenario))
+    assert first.trace is not None
+    count = len(first.trace.saving)
+    assert on.trace.saving[:count] == pytest.approx(first.trace.saving)
+    assert on.trace.saving[count:] != pytest.approx(alone.trace.saving)
+
+
+def test_learners_need_the_same_levels() -> None:
+    market = prepare(Scenario.from_preset("market", owners=2))
+    other = prepare(Scenario.from_preset("market", owners=2, saving_levels=6)).environment
+    with pytest.raises(BadInput, match="the same owners and the same levels"):
+        after(market, [other])

@@ -1,0 +1,205 @@
+"""Curators at once on the same owners, killed at random: what their wallets must hold.
+
+    python -m tests.market.curators --kills 300 --curators 8 --seed 7        (make torture)
+
+Every curator is a process that runs a job of its own with the same lasting owners, whose budget is
+too small for all of the jobs. Processes are killed and started again until every job is done, or
+nobody has privacy left for it. After every kill this must hold for every owner's wallet:
+
+- no line is lost or changed, and reserved plus spent is within the budget;
+- what was spent is what dp_accounting composes of the same releases, to 1e-9;
+- a contract that both sides signed, and that is not settled, has its reservation.
+
+When all are done no reservation is left, and every round that a job charged was spent once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from dp_accounting import GaussianDpEvent
+from dp_accounting.rdp import RdpAccountant
+from tests.market.common import here, job_name, scenario, write_images
+
+from noisemarket.market.job import NobodySigned
+from noisemarket.owner.folder import CONTRACT, STATEMENT
+from noisemarket.owner.wallet import Balance, Reservation, Wallet
+from noisemarket.privacy.accountant import read_journal
+from noisemarket.show.account_report import last_of
+
+OWNERS, ROUNDS = 2, 2
+ORDER = 8.0
+NOBODY = 3
+"""How a curator ends for whom no owner has privacy left."""
+
+
+class Violation(Exception):
+    """Something that must hold after a kill does not."""
+
+
+def wallets(root: Path) -> list[Wallet]:
+    """The wallets of all owners in a folder."""
+    files = sorted(root.glob("owner-*/wallet-*.jsonl"))
+    lines = [(file.parent, line) for file in files if (line := last_of(file)) is not None]
+    return [Wallet(folder, line["owner"], line["records"]) for folder, line in lines]
+
+
+def look(root: Path, budget: float) -> dict[str, Balance]:
+    """What must hold at any time; gives the balance of each owner."""
+    found = {}
+    for wallet in wallets(root):
+        accountant, spent = RdpAccountant([ORDER]), list[float]()
+        for line in wallet.history():
+            if line["did"] == "spend":
+                terms = Reservation.from_row(line["open"][line["job"]]).terms
+                accountant.compose(GaussianDpEvent(terms.noise_multiplier))
+                spent.append(line["rho"])
+        balance = wallet.account()
+        if balance.spent + balance.reserved > budget * (1 + 1e-9):
+            raise Violation(f"{wallet.owner} has passed its budget: {balance}")
+        for mine in (balance.spent, math.fsum(spent)):
+            theirs = float(accountant._rdp[0]) / ORDER
+            if not math.isclose(mine, theirs, rel_tol=1e-9):
+                raise Violation(f"{wallet.owner} has spent {mine}, dp_accounting says {theirs}")
+        for contract in wallet.folder.glob(f"jobs/*/{CONTRACT}"):
+            job = contract.parent
+            if not (job / STATEMENT).exists() and job.name not in wallet.account().open:
+                raise Violation(f"{wallet.owner} has lost the reservation of {job.name}")
+        found[wallet.owner] = balance
+    return found
+
+
+def ended_well(root: Path, runs: list[Path]) -> None:
+    """What must hold when all jobs are done."""
+    spent = Counter(
+        (line["job"], wallet.owner, line["round"])
+        for wallet in wallets(root)
+        for line in wallet.history()
+        if line["did"] == "spend"
+    )
+    charged = Counter(
+        (job_name(run), str(charge.owner), charge.round)
+        for run in runs
+        for charge in read_journal(run / "owners" / "privacy.journal").charges
+    )
+    if spent != charged:
+        raise Violation(f"wallets and journals differ: {(spent - charged) + (charged - spent)}")
+    for wallet in wallets(root):
+        if wallet.account().open:
+            raise Violation(f"{wallet.owner} keeps a reservation: {wallet.account().open}")
+
+
+def begin(images: Path, folder: Path, root: Path, budget: float) -> int:
+    """A child that runs or resumes a curator's job; gives its number."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        out = os.open(folder.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        made = scenario(
+            images, owners=OWNERS, rounds=ROUNDS, model="features", rho_budget=budget,
+            noise="secure",
+        )  # fmt: skip
+        here(made, folder, owners=root).finish()
+        code = 0
+    except NobodySigned:
+        code = NOBODY
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def wave(place: Path, images: Path, curators: int, kills: int, rng: random.Random) -> int:
+    """Some curators at once on new owners, until all are done; gives how many were killed."""
+    root, killed = place / "consortium", 0
+    budget = _cost(images, place / "alone") * curators * 0.6
+    left = {place / f"run-{number}": 0 for number in range(curators)}
+    done: list[Path] = []
+    try:
+        for folder in left:
+            left[folder] = begin(images, folder, root, budget)
+        while left:
+            time.sleep(rng.uniform(0.0, 0.3))
+            for folder, pid in list(left.items()):
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                if not ended:
+                    continue
+                code = os.waitstatus_to_exitcode(status)
+                del left[folder]
+                if code not in (0, NOBODY):
+                    said = folder.with_suffix(".log").read_text()[-2000:]
+                    raise Violation(f"{folder.name} ended with {code}: {said}")
+                done += [folder] if code == 0 else []
+            if left and killed < kills:
+                folder = rng.choice(list(left))
+                os.kill(left[folder], signal.SIGKILL)
+                os.waitpid(left[folder], 0)
+                killed += 1
+                look(root, budget)
+                left[folder] = begin(images, folder, root, budget)
+        look(root, budget)
+        ended_well(root, done)
+        if not done or len(done) == curators:
+            raise Violation(f"{len(done)} of {curators} jobs were done: the budget decides nothing")
+    finally:
+        for pid in left.values():
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    return killed
+
+
+def _cost(images: Path, folder: Path) -> float:
+    """What a job costs an owner at most."""
+    made = scenario(images, owners=OWNERS, rounds=ROUNDS, model="features", noise="secure")
+    return max(owner.rho for owner in here(made, folder).finish().owners)
+
+
+def run(words: list[str] | None = None) -> int:
+    """Run waves until there were enough kills; 0 if all held."""
+    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    options.add_argument("--kills", type=int, default=60, help="kills in all; by default 60")
+    options.add_argument("--curators", type=int, default=8, help="at once; by default 8")
+    options.add_argument("--wave", type=int, default=20, help="kills of one set of owners")
+    options.add_argument("--seed", default=str(time.time_ns()), help="of all that is drawn")
+    given = options.parse_args(words)
+    print(f"seed {given.seed}", flush=True)
+    place, rng = Path(tempfile.mkdtemp(prefix="nm-curators-")), random.Random(given.seed)
+    (place / "images").mkdir()
+    images, kills, waves = write_images(place / "images"), 0, 0
+    try:
+        while kills < given.kills:
+            folder = place / f"wave-{waves}"
+            folder.mkdir()
+            wanted = min(given.wave, given.kills - kills)
+            kills += wave(folder, images, given.curators, wanted, rng)
+            waves += 1
+            print(f"{kills} kills, {waves * given.curators} jobs", flush=True)
+            shutil.rmtree(folder)
+    except Violation as problem:
+        print(f"NOT HELD (seed {given.seed}, {place}): {problem}", flush=True)
+        return 1
+    shutil.rmtree(place)
+    print(f"{kills} kills of {given.curators} curators at once: all held.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run())
