@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from benchmarks import report
-from benchmarks.campaign import compact
 from benchmarks.results_page import common, figures
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -93,18 +92,3 @@ def test_what_is_not_stored_is_said_with_its_command(results: Path) -> None:
     assert report.marked(tutorial, "as it was") == "as it was"
     for command in ("cheats --poison", "studies lying"):
         assert f"Not measured yet: `python -m benchmarks {command}` does." in page
-
-
-def test_the_campaign_keeps_means_of_the_rounds() -> None:
-    stored = json.loads(read(ROOT / "benchmarks" / "results" / "campaign-features.json"))
-    rows = [
-        {**row, "accuracy_per_round": [50.0, row["accuracy"]]}
-        for row in stored["rows"]
-        if row["seed"] <= 2
-    ]
-    text = compact({**stored, "rows": rows, "same_contracts": []})
-    short = json.loads(text)
-    assert "accuracy_per_round" not in short["rows"][0]
-    assert "same_contracts" not in short
-    assert len(short["per_round"]) == 9 * 3
-    assert short["per_round"][0]["mean"][0] == 50.0

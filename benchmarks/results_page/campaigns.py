@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 
 from benchmarks.results_page.common import Document, stored
-from noisemarket.show.comparison_report import knows, middle_budget
 from noisemarket.show.style import name_of
 from noisemarket.study.results import (
     NO_TRADE,
@@ -21,8 +20,6 @@ from noisemarket.study.results import (
     same_contracts,
 )
 
-FLOORED, NO_FLOOR, CNN = "campaign-features", "campaign-no-floor", "frontier-cnn"
-
 
 @dataclass(frozen=True)
 class Stored:
@@ -34,9 +31,8 @@ class Stored:
     def rows(self) -> list[Row]:
         """All cases."""
         names = {field.name for field in fields(Row)}
-        empty = {"accuracy_per_round": [], "predicted_value": None, "trained_value": None}
         return [
-            Row(**{**empty, **{key: value for key, value in row.items() if key in names}})
+            Row(accuracy_per_round=[], **{key: row[key] for key in names & row.keys()})
             for row in self.document["rows"]
         ]
 
@@ -61,8 +57,8 @@ class Stored:
         return same_contracts(self.rows)
 
     @property
-    def budgets(self) -> list[float]:
-        """Least first."""
+    def budgets(self) -> list[float | None]:
+        """Least first; None, no limit, last."""
         return list(self.document["budgets"])
 
     @property
@@ -90,20 +86,10 @@ class Stored:
         """Whether two signed the same contracts in every seed."""
         return pair_of(budget, first, second) in self.same
 
-    def best(self, budget: float | None) -> str:
-        """The most accurate of those who know nothing private."""
-        some = [one for one in self.names if knows(one).startswith("nothing")]
-        return max(some, key=lambda name: self.value(name, budget, "accuracy"))
 
-    def rounds(self) -> list[MeanRow]:
-        """Accuracy after each round under the middle budget, if it was kept."""
-        budget = middle_budget(self.rows)
-        return [one for one in self.document.get("per_round", []) if one["budget"] == budget]
-
-
-def campaign(name: str) -> Stored | None:
-    """A campaign, if it is stored."""
-    found = stored(name)
+def campaign() -> Stored | None:
+    """The campaign, if it is stored."""
+    found = stored("campaign")
     return None if found is None else Stored(found)
 
 

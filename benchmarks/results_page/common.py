@@ -17,22 +17,13 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 Document = Mapping[str, Any]
 
-COMMANDS = {
-    "campaign-features": "python -m benchmarks campaign",
-    "campaign-no-floor": "python -m benchmarks campaign --no-floor",
-    "frontier-cnn": "python -m benchmarks campaign --cnn",
-    "gain-per-money": "python -m benchmarks studies gain-per-money",
-}
-"""What measures these results now; they were stored by earlier commands."""
-
 
 def stored(name: str) -> Document | None:
     """A stored result, if there is one."""
     path = RESULTS / f"{name}.json"
     if not path.exists():
         return None
-    found = json.loads(path.read_text(encoding="utf-8"))
-    return {**found, "command": COMMANDS[name]} if name in COMMANDS else found
+    return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
 def filled(page: str, name: str, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Figures of docs/explanation/dypp.md: costs that change, and what the paper leaves open."""
+"""Figures of docs/explanation/results.md: costs that change, and what the paper leaves open."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from noisemarket.study.results import half_width
 
 def player_in_words(player: str) -> str:
     """A player of the study, with how it plays."""
-    name, _, best = player.partition(" at ")
-    return name_of(name) + (" at its best" if best else "")
+    name, printed, _ = player.partition(" as printed")
+    return name_of(name) + printed
 
 
 def draw_adaptation(folder: Path, found: Document) -> list[Path]:
@@ -24,7 +24,7 @@ def draw_adaptation(folder: Path, found: Document) -> list[Path]:
     for axis, factor in zip(axes[0], factors, strict=True):
         rows = [row for row in found["rows"] if row["factor"] == factor][::-1]
         for at, row in enumerate(rows):
-            colour = colour_of(row["player"].partition(" at ")[0])
+            colour = colour_of(row["player"].partition(" as ")[0])
             for shift, when, alpha in ((0.19, "before", 0.45), (-0.19, "after", 1.0)):
                 value = 100.0 * float(np.mean(row[when]))
                 wide = 100.0 * half_width(row[when])
@@ -44,10 +44,8 @@ def draw_adaptation(folder: Path, found: Document) -> list[Path]:
 
 
 def _lost(rows: list[Document]) -> str:
-    """In how many runs DyPP is back."""
-    own = [
-        one for row in rows if row["player"].startswith("dypp") for one in row["recovered_after"]
-    ]
+    """In how many runs DyPP is back by default."""
+    own = [one for row in rows if row["player"] == "dypp" for one in row["recovered_after"]]
     back = sum(one is not None for one in own)
     return f"DyPP is back in {back} of {len(own)} runs"
 

@@ -15,27 +15,23 @@ from typing import Any
 import numpy as np
 
 from benchmarks.results_page.campaigns import (
-    FLOORED,
-    NO_FLOOR,
     Stored,
     accuracy_in_words,
     campaign,
     marked,
 )
-from benchmarks.results_page.common import ROOT, Document, pm, stored, table
+from benchmarks.results_page.common import ROOT, Document, made_by, pm, stored, table
 from noisemarket.show.comparison_report import knows
 from noisemarket.show.style import listed, name_of
 
 REPRODUCED = ROOT / "benchmarks" / "results" / "reproduction" / "claims.json"
 OTHERS = ("clock", "bisection", "q_learning", "pain_fl")
-RIVALS = ("clock", "bisection", "q_learning")
 
 
 def needed() -> dict[str, Any]:
     """All that the page rests on; it cannot be made without."""
     return {
-        "floored": campaign(FLOORED),
-        "free": campaign(NO_FLOOR),
+        "campaign": campaign(),
         "adaptation": stored("adaptation"),
         "sensitivity": stored("sensitivity"),
         "lying": stored("lying"),
@@ -49,46 +45,36 @@ def dypp_parts() -> list[str]:
     if None in found.values():
         return []
     return [
-        *money_section(found["floored"]),
-        *no_floor_section(found["free"]),
+        *money_section(found["campaign"]),
         *claims_section(found["claims"]),
         *change_section(found["adaptation"]),
         *open_section(found["sensitivity"]),
     ]
 
 
-def points_in_words(
-    found: Stored, budget: float, first: str, second: str = "dypp", *, short: bool = False
-) -> str:
-    """How one stands to another, and whether that is more than chance."""
-    points, sure = found.between(budget, first, second)
-    words = f"{abs(points):.2f} points {'ahead of' if points > 0 else 'behind'}"
-    other = "it" if short else name_of(second)
-    return f"{words} {other}{'' if sure else ' (within chance)'}"
-
-
 def money_section(found: Stored) -> list[str]:
-    """The main evidence: the same money, the same owners, the same privacy for all."""
+    """The same money and the same owners for all."""
     lines = []
     for budget in found.budgets:
         cells = [f"{accuracy_in_words(found.at('dypp', budget))}"]
         cells += [marked(found.between(budget, "dypp", name)) for name in OTHERS]
-        lines.append([f"{budget:g}", *cells])
+        lines.append([limit(budget), *cells])
     heads = ["budget", "DyPP, %", *(f"less {name_of(name)}" for name in OTHERS)]
     return [
-        "## For the same money and the same privacy",
-        "![Accuracy over money paid; every owner keeps noise 0.1](../images/frontier.png)",
-        "DyPP at its best settings beside others on the same owners, "
-        f"{found.nothing['seeds']} seeds; every owner keeps noise 0.1 at least. Accuracy of the "
-        "trained model, and points by which DyPP is ahead (* more than chance):",
+        "## For the same money",
+        "![Accuracy over money paid](../images/frontier.png)",
+        "The same markets under a budget. Accuracy of the trained model, and points by which DyPP "
+        "is ahead (* more than chance):",
         table(heads, lines),
-        f"{ahead(found)} {clock_against(found)}",
+        ahead(found),
         "DyPP's curator values each owner's noise as if that owner trained a model of its own. But "
         "there is one model, and information adds up as 1/sigma², so it pays to [buy much from the "
-        "few cheap owners](mechanisms.md#the-clock-auction). These figures are of an earlier "
-        "protection with [64 shards an owner](#why-a-record-is-its-own-shard); DyPP plays on the "
-        "surface of the CNN, because it found no trade on that of the features of then.",
+        "few cheap owners](mechanisms.md#the-clock-auction).",
     ]
+
+
+def limit(budget: float | None) -> str:
+    return "none" if budget is None else f"{budget:g}"
 
 
 def ahead(found: Stored) -> str:
@@ -98,7 +84,7 @@ def ahead(found: Stored) -> str:
         some = []
         for name in OTHERS:
             budgets = [
-                f"{budget:g}"
+                limit(budget)
                 for budget in found.budgets
                 if found.between(budget, "dypp", name)[1]
                 and sign * found.between(budget, "dypp", name)[0] > 0
@@ -107,38 +93,6 @@ def ahead(found: Stored) -> str:
                 some.append(f"{name_of(name)} (budget {listed(budgets)})")
         words.append(f"{verb} {listed(some)}" if some else f"{verb} none of them")
     return f"By more than chance DyPP is {words[0]}, and {words[1]}."
-
-
-def clock_against(found: Stored) -> str:
-    """Where the clock auction, ours, stands to the others: also where it loses."""
-    words = []
-    for budget in found.budgets:
-        others = {
-            name: found.between(budget, "clock", name) for name in ("bisection", "q_learning")
-        }
-        shown = ", ".join(f"{marked(one)} to {name_of(name)}" for name, one in others.items())
-        words.append(f"for {budget:g} {shown} (it pays {found.value('clock', budget, 'paid'):.0f})")
-    return f"The clock auction stands, in points, {'; '.join(words)}."
-
-
-def no_floor_section(found: Stored) -> list[str]:
-    """The campaign without a floor, named as such."""
-    budget = found.budgets[len(found.budgets) // 2]
-    shown = []
-    for name in ("dypp", "clock", "q_learning", "bisection"):
-        rows = [row for row in found.rows if (row.mechanism, row.budget) == (name, budget)]
-        boundless = sum(row.epsilon_sold is None for row in rows)
-        shown.append(
-            f"{name_of(name)} {accuracy_in_words(found.at(name, budget))} % "
-            f"({boundless} of {len(rows)} seeds)"
-        )
-    return [
-        "### Without a floor",
-        "If owners may sell all their noise, some sellers are left without a bound on epsilon. For "
-        f"a budget of {budget:g}, with the seeds that have such a seller: {listed(shown)}. Nothing "
-        "in the paper's linear privacy loss says that the last noise is worth most: [set a floor, "
-        "or count epsilon](mechanisms.md#privacy-loss-floors-and-errors).",
-    ]
 
 
 def numbers_of(claims: list[Mapping[str, str]], begins: str, preset: str) -> str:
@@ -238,30 +192,26 @@ def change_section(found: Document) -> list[str]:
             " With `learning.reopen`, the default of `market`, players start anew after a change "
             f"and reach {listed(reach)} of a fresh start's gain (`{again['command']}`)."
         )
-    best = adaptation_rows(found, "dypp at its best")
+    counts = {
+        name: recovered(adaptation_rows(found, name))
+        for name in ("dypp as printed", "dypp", "q_learning", "bisection")
+    }
     falls = [
         f"from {pm(row['before'], 0, 100)} % to {pm(row['after'], 0, 100)} % when costs "
         f"{'halve' if row['factor'] < 1 else 'double'}"
-        for row in best
+        for row in adaptation_rows(found, "dypp as printed")
     ]
-    counts = {
-        name: recovered(adaptation_rows(found, name))
-        for name in ("q_learning at its best", "bisection", "dypp", "dypp at its best")
-    }
-    back = counts["dypp"][0] + counts["dypp at its best"][0]
-    of = counts["dypp"][1] + counts["dypp at its best"][1]
-    times = [one for row in adaptation_rows(found, "bisection") for one in row["recovered_after"]]
-    within = max((one for one in times if one is not None), default=0)
-    q, b = counts["q_learning at its best"], counts["bisection"]
+    back = {name: f"{one} of {of}" for name, (one, of) in counts.items()}
+    half = found["rows"][0]["interactions"] // 2
     return [
         "## When costs change",
         "![Curator's gain before and after all costs change](../images/dypp-adaptation.png)",
-        f"As printed, DyPP is back at 95 % of what it had in {back} of {of} runs, even with "
-        "patience: at its best, with "
-        f"{best[0]['interactions'] // 2:,} interactions before and after, it moves "
-        f"{listed(falls)}. Q-learning at its best is back in {q[0]} of {q[1]}, "
-        f"[bisection](mechanisms.md#bisection) in {b[0]} of {b[1]}, within {within:,} "
-        f"interactions.{anew}",
+        f"As printed, DyPP is back at 95 % of what it had in {back['dypp as printed']} runs of "
+        f"{half:,} interactions before and after: its share of the equilibrium's gain moves "
+        f"{listed(falls)}. Its steps have shrunk, and its policies are pure by then. With "
+        f"`learning.reopen` it is back in {back['dypp']}, Q-learning in {back['q_learning']}, "
+        f"[bisection](mechanisms.md#bisection) in {back['bisection']}.{anew}",
+        made_by(found),
     ]
 
 
@@ -311,17 +261,12 @@ INSTEAD = (
 def claims() -> dict[str, bool]:
     """What the page says in fixed words, and whether stored results bear it out."""
     found = needed()
-    floored, free, lies = found["floored"], found["free"], found["lying"]
-    sold = {(row["surface"], row["mechanism"]): sum(row["sellers"]) for row in lies["rows"]}
+    floored, lies = found["campaign"], found["lying"]
     most = {
         (row["surface"], row["mechanism"]): max(one or 0.0 for one in row["most"])
         for row in lies["rows"]
     }
-    back = recovered(adaptation_rows(found["adaptation"], "dypp at its best"))[0]
-    gap = [row.epsilon_sold is None for row in free.rows if row.mechanism in RIVALS[1:]]
-    kept = {row.epsilon_sold is not None for row in floored.rows}
     return {
-        "on the features' surface DyPP buys nothing": sold["features-mnist", "dypp"] == 0,
         "lying to the clock brings nothing": most["sharded-mnist", "clock"] == 0
         and most["features-mnist", "clock"] == 0,
         "lying to bisection pays": most["sharded-mnist", "bisection"] > 0,
@@ -334,9 +279,6 @@ def claims() -> dict[str, bool]:
                 if knows(name).startswith("nothing")
             )
         ),
-        "patience does not help DyPP to adapt": back == 0,
-        "without a floor some sellers have no bound": any(gap),
-        "with a floor all have one": kept == {True},
     }
 
 

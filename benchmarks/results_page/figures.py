@@ -15,7 +15,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from benchmarks.results_page import common
 from benchmarks.results_page.accuracy import BETAS, SURFACES, accuracy_of, points_of
-from benchmarks.results_page.campaigns import FLOORED, campaign
+from benchmarks.results_page.campaigns import campaign
 from benchmarks.results_page.common import ROOT
 from benchmarks.results_page.dypp_figures import draw_adaptation, draw_sensitivity
 from noisemarket.scenario.surface_file import find_surface
@@ -37,7 +37,7 @@ Drawn = Callable[[Path], list[Path]]
 
 SOURCES: dict[str, Sequence[str]] = {
     "results-accuracy": tuple(SURFACES),
-    "frontier": (FLOORED,),
+    "frontier": ("campaign",),
     "dypp-adaptation": ("adaptation",),
     "dypp-sensitivity": ("sensitivity",),
 }
@@ -61,7 +61,7 @@ def digest_of(name: str) -> str:
 def drawings() -> dict[str, Drawn]:
     """Figure to what draws it, of those that there are results for."""
     out: dict[str, Drawn] = {"results-accuracy": draw_accuracy}
-    if (found := campaign(FLOORED)) is not None:
+    if (found := campaign()) is not None:
         title = frontier_title(found.rows)
         out["frontier"] = partial(draw_frontier, rows=found.rows, title=title)
     for study, drawn in (("adaptation", draw_adaptation), ("sensitivity", draw_sensitivity)):

@@ -11,9 +11,10 @@ def times_table() -> str | None:
     if demo is None:
         return None
     lines = [["`noisemarket run`", "100 owners, 30 rounds, four comparisons", _took(demo)]]
-    if (compared := stored("whole-market")) is not None:
-        what = f"three mechanisms, {len(compared['seeds'])} seeds"
-        lines.append(["`noisemarket compare`, as above", what, _took(compared)])
+    if (compared := stored("campaign")) is not None:
+        what = f"{len(compared['mechanisms'])} mechanisms, three budgets, ten seeds"
+        took = f"{compared['training_cpu_seconds']:.0f} CPU s"
+        lines.append(["`python -m benchmarks campaign`", what, took])
     if (flower := stored("flower-simulation")) is not None:
         row = next(one for one in flower["rows"] if one["owners"] == 100)
         what = f"{row['owners']} owners, {row['rounds']} rounds"

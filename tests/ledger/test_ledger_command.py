@@ -55,7 +55,7 @@ def test_every_command_on_a_sound_ledger(run: Run, place: str, tmp_path: Path) -
     job, head = fill(place)
     code, out, _ = run("ls", place)
     assert code == 0
-    assert "16.666666 paid of 1000.00" in out
+    assert "16.666666 units paid of 1000.00" in out
     assert f"Curator's key: {key('curator').public_hex}\n" in out
     assert "east [x]" in out
     assert "2/3" in out
@@ -113,7 +113,7 @@ def test_no_budget_is_said_in_words(run: Run, tmp_path: Path) -> None:
     with open_ledger(tmp_path, clock=lambda: NOW, curator=key("curator")) as ledger:
         ledger.append(replace(Job.of(), budget=MOST).opening())
     _, out, _ = run("ls", str(tmp_path))
-    assert "0.00 paid, no budget." in out
+    assert "0.00 units paid, no budget." in out
 
 
 @pytest.mark.parametrize("name", ["[/b]", "\\[/b]", "[red]x[/red]", "\\"])
@@ -180,9 +180,9 @@ def test_a_statement_adds_up(run: Run, place: str) -> None:
     assert [each["outcome"] for each in said["each_round"]] == ["delivered", "missed", "delivered"]
     _, out, _ = run("statement", place, "south")
     assert "Sold: 0.1 of its noise; it added sigma 0.5" in out
-    assert "The contract is kept. Agreed: 10.00; paid: 6.666666." in out
+    assert "The contract is kept. Agreed: 10.00 units; paid: 6.666666 units." in out
     _, out, _ = run("statement", place, "north")
-    assert "The contract is broken. Agreed: 10.00; paid: 0.00." in out
+    assert "The contract is broken. Agreed: 10.00 units; paid: 0.00 units." in out
     assert 'Evidence: {"p_value": 0.25}' in out
 
 

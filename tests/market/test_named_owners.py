@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.commands import call
+from tests.commands import call, call_here
 
 import noisemarket as nm
 from noisemarket.errors import BadInput
@@ -187,3 +187,39 @@ def test_curator_needs_no_owner_s_file_over_flower(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="has no owner's records"):
         nm.train(made.model_copy(update={"population": scenario().population.model_copy(
             update={"owners": 2})}), sigma=0.6, workers=1)  # fmt: skip
+
+
+def test_a_cap_is_kept_before_anything_is_signed(tmp_path: Path) -> None:
+    made = scenario(mechanism="equilibrium", epsilon_cap=1.4, rounds=3, currency="EUR")
+    market = prepare(made)
+    rounds = made.training.rounds
+    outcome = nm.run_market(market, tmp_path / "run", engine=SerialEngine).finish()
+    at_cap = [row for row in outcome.owners if "privacy cap" in row.reason]
+    assert at_cap
+    assert any(row.saving > 0 for row in outcome.owners)
+    for row in outcome.owners:
+        assert row.epsilon <= 1.4 * (1 + 1e-9)
+        assert row.releases == rounds or row.saving == 0
+        assert row.paid_micro == row.payment_micro
+    with reading(str(tmp_path / "run")) as ledger:
+        (opened,) = ledger.entries(kinds=["opened"])
+    about = opened.content()["about"]
+    assert about["currency"] == "EUR"
+    assert "owners" not in about
+    said = call_here("ledger", "statement", "run", at_cap[0].owner, cwd=tmp_path).stdout
+    said = " ".join(said.split())
+    assert "The job's privacy cap allows noise of at least" in said
+    assert "EUR; paid:" in said
+    assert "Simulated" not in said
+
+
+@pytest.mark.parametrize("form", ["html", "text"])
+def test_every_owner_gets_a_page(form: str, tmp_path: Path) -> None:
+    nm.run_market(scenario(), tmp_path / "run", engine=SerialEngine).finish()
+    words = ("ledger", "statement", "run", "--all", "--out", "pages", "--format", form)
+    assert call_here(*words, cwd=tmp_path).returncode == 0
+    pages = sorted((tmp_path / "pages").iterdir())
+    assert len(pages) == 12
+    text = pages[0].read_text(encoding="utf-8")
+    assert "ashford" in text
+    assert "Rounds: 2 of 2 delivered" in text

@@ -50,7 +50,7 @@ def test_equal_contracts_are_one_row_and_equal_noise_for_other_money_is_not() ->
         row(MARKET, "dypp", 0.0, None), row("best_portfolio", "best_portfolio", 7.0, MARKET),
         row(NO_DP, None, 0.0, None),
     ]  # fmt: skip
-    table = alternatives_table({"alternatives": rows})
+    table = alternatives_table({"alternatives": rows, "currency": "EUR"})
     assert [*table.columns[0].cells] == [
         "no trade\nclock auction\n[bold]DyPP (WoLF-PHC)[/bold]", "with full knowledge",
         "no noise",
@@ -78,7 +78,7 @@ def test_the_clock_is_advised_where_it_buys_more_for_less(
             (MARKET, "dypp", own), ("clock", "clock", clock),
         )
     ]  # fmt: skip
-    said = advice({"alternatives": rows})
+    said = advice({"alternatives": rows, "currency": "EUR"})
     assert (said is not None) == better
     if said:
         assert said.endswith("To choose it: --mechanism clock")
@@ -119,7 +119,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Any:
             train_labels=None)))  # fmt: skip
         outcome: Any = SimpleNamespace(
             negotiation=game, mechanism=game.scenario.mechanism, owners=rows,
-            results=results(82.0), order=order,
+            results=results(82.0), order=order, currency="EUR",
         )  # fmt: skip
         others = [
             alternative(UNIFORM, 0.6), alternative(MARKET, 0.4), alternative("clock", 0.3),

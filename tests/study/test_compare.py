@@ -178,14 +178,3 @@ def test_equal_noise_is_one_training_per_seed(scenario: Scenario, tmp_path: Path
         comparison = Comparison(scenario, PLAN, file)
         comparison._decisions = some  # type: ignore[assignment]
         assert [one.seed for one in comparison.tasks()] == [1, 2]
-
-
-def test_a_mechanism_may_have_a_scenario_of_its_own() -> None:
-    plain = Scenario.from_preset("market", owners=6)
-    printed = Scenario.from_preset("market", owners=6, surface="printed")
-    (alone,) = decisions(printed, Plan(("equilibrium",), (None,), (3,)))
-    plan = Plan(("clock", "equilibrium"), (None,), (3,))
-    other, same = decisions(plain, plan, {"equilibrium": printed})
-    assert same.sellers > 0
-    np.testing.assert_array_equal(same.sigma, alone.sigma)
-    np.testing.assert_array_equal(same.costs, other.costs)

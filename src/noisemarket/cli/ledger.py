@@ -138,30 +138,36 @@ def export(
 
 def statement(
     where: Where,
-    owner: Annotated[str, Argument(metavar="OWNER", help="Name of the owner.")],
+    owner: Annotated[str | None, Argument(metavar="[OWNER]", help="Name of the owner.")] = None,
+    everyone: Annotated[bool, Option("--all", help="A page for each owner, in --out.")] = False,
+    out: Annotated[
+        str | None, Option(metavar="DIR", help="Folder for the pages; it is made if need be.")
+    ] = None,
+    form: Annotated[str, Option("--format", help="Of the pages: html or text.")] = "html",
+    rounds: Annotated[bool, Option("--rounds", help="With every round.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show what an owner sold, what it cost in privacy, and what it was paid."""
     from noisemarket.ledger import queries
     from noisemarket.ledger.store import reading
-    from noisemarket.show.ledger_report import (
-        contract_statement,
-        statement_shown,
-        statement_totals,
-    )
+    from noisemarket.show.ledger_report import owner_statement, statement_shown, write_statements
 
+    if everyone != (owner is None) or everyone != (out is not None):
+        given = owner or "nothing"
+        raise BadInput("statement", given, "name one owner, or give --all with --out DIR.")
+    if form not in ("html", "text"):
+        raise BadInput("--format", form, "choose html or text.")
     with reading(where) as ledger:
+        if out is not None:
+            pages = write_statements(ledger, Path(out), form, rounds=rounds)
+            common.show(as_json, {"pages": [*map(str, pages)]}, f"{len(pages):,} pages in {out}.")
+            return
         ids = [each.id for each in queries.documents(ledger) if each.owner == owner]
         if not ids:
             raise BadInput("owner", owner, "has no contract in this ledger.")
         accounts = [queries.account(ledger, contract) for contract in ids]
-    document = {
-        "owner": owner,
-        "contracts": [contract_statement(account) for account in accounts],
-        "paid_micro": sum(account.paid or 0 for account in accounts),
-        "totals": statement_totals(accounts),
-    }
-    common.show(as_json, document, *statement_shown(document))
+    document = owner_statement(str(owner), accounts)
+    common.show(as_json, document, *statement_shown(document, rounds=rounds))
 
 
 def _money(values: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ File = Annotated[
         "taken as it is.",
     ),
 ]
-Preset = Annotated[str | None, Option(help="market (default) or paper.")]
+Preset = Annotated[str | None, Option(help="market (default), paper, or fars.")]
 Settings = Annotated[
     list[str] | None,
     Option("--set", metavar="KEY=VALUE", help="Change a setting; can be repeated."),

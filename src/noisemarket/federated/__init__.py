@@ -1,1 +1,1 @@
-"""Federated training: the images, who holds which of them, and the rounds over all owners."""
+"""Federated training: records and their owners, and the rounds over all owners."""

@@ -20,10 +20,10 @@ A description is a ``columns.toml``, agreed with the contract::
     kind = "ignore"
 
 A record becomes features by a fixed function of itself alone, which costs no privacy. A column of k
-values or bins gives k indicators, each less 1/k; a linear number gives one value from -1 to 1. The
-whole is scaled to length 1. A number outside of its range is clipped to it. A text that is not
-listed counts as "other"; if "other" is not listed either, or a number is missing, the column
-says nothing about this record and gives zeros.
+values or bins gives k indicators, each less its public share: those in ``shares``, else 1/k. A
+linear number gives one value from -1 to 1. The whole is scaled to length 1. A number outside of its
+range is clipped to it. A text that is not listed counts as "other"; if "other" is not listed
+either, or a number is missing, the column says nothing about this record and gives zeros.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import tomli_w
@@ -99,10 +99,40 @@ Words = Annotated[
     tuple[Word, ...], Field(min_length=2, max_length=MOST_VALUES), AfterValidator(_distinct)
 ]
 Count = Annotated[int, Field(ge=2, le=MOST_VALUES)]
+Shares = Annotated[tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(max_length=MOST_VALUES)]
 Borders = Annotated[tuple[float, ...], Field(min_length=1, max_length=MOST_VALUES - 1)]
 
 
-class Number(_Part):
+class _Indicators(_Part):
+    """A column of which some indicator is 1."""
+
+    shares: Shares | None = None
+
+    @property
+    def width(self) -> int:
+        raise NotImplementedError
+
+    @model_validator(mode="after")
+    def _one_share_each(self) -> Self:
+        if self.shares is not None and len(self.shares) != self.width:
+            raise ValueError(f"give {self.width} shares, one for each value or bin, or none")
+        return self
+
+    @cached_property
+    def centre(self) -> NDArray[np.float64]:
+        """What each indicator is less by."""
+        return (
+            np.full(self.width, 1.0 / self.width) if self.shares is None else np.array(self.shares)
+        )
+
+    @cached_property
+    def squares(self) -> NDArray[np.float64]:
+        """The squared length of the column's features by its code; 0 where it says nothing."""
+        whole = float((self.centre**2).sum())
+        return np.append(whole + 1.0 - 2.0 * self.centre, 0.0)
+
+
+class Number(_Indicators):
     """A number from ``low`` to ``high``: so many bins of equal width, bins between the given
     borders, or one linear feature."""
 
@@ -139,7 +169,7 @@ class Number(_Part):
         return found
 
 
-class Category(_Part):
+class Category(_Indicators):
     """One of the listed texts. Others count as "other", whether it is listed or not."""
 
     kind: Literal["category"]
@@ -207,7 +237,10 @@ class Description(_Part):
     @cached_property
     def text(self) -> str:
         """The description in its one canonical form, without comments and ignored columns."""
-        used = {name: column.model_dump(mode="json") for name, column in self.used.items()}
+        used = {
+            name: column.model_dump(mode="json", exclude_none=True)
+            for name, column in self.used.items()
+        }
         return tomli_w.dumps({"label": self.label.model_dump(mode="json"), "columns": used})
 
     @cached_property
@@ -257,8 +290,8 @@ class TableFeatures:
             part = records[first : first + _CHUNK]
             squares = np.zeros(len(part))
             for values, column in zip(part.T, columns, strict=True):
-                k = column.width
-                squares += np.where(values < k, 1.0 - 1.0 / k, 0.0) if k else values * values
+                width = column.width
+                squares += column.squares[values.astype(np.int64)] if width else values * values
             scale = 1.0 / np.maximum(np.sqrt(squares), TINY)
             at, rows = 0, np.arange(len(part))
             for values, column in zip(part.T, columns, strict=True):
@@ -268,9 +301,9 @@ class TableFeatures:
                     block[:, 0] = values * scale
                     continue
                 said = values < column.width
-                block[:] = np.where(said, scale * (-1.0 / column.width), 0.0)[:, None]
+                block[:] = np.where(said, -scale, 0.0)[:, None] * column.centre
                 hot = values[said].astype(np.int64)
-                block[rows[said], hot] = scale[said] * (1.0 - 1.0 / column.width)
+                block[rows[said], hot] = scale[said] * (1.0 - column.centre[hot])
 
         starts = range(0, len(records), _CHUNK)
         with ThreadPoolExecutor(min(available_cores(), max(1, len(starts)))) as pool:

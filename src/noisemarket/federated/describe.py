@@ -15,7 +15,7 @@ from noisemarket.federated.columns import OTHER
 from noisemarket.federated.table_files import MISSING, NUMBER, columns_of
 
 FEWEST = 3
-"""Records that a value must have to be listed: a rarer one may tell who the record is of."""
+"""Records that a value must have to be listed: a rarer one may identify a person."""
 MOST_LISTED = 50
 MOST_CLASSES = 100
 FEW_NUMBERS = 12

@@ -33,7 +33,7 @@ TEST_BATCH = 1000
 
 @dataclass(frozen=True)
 class Job:
-    """All that an engine needs to train: data and who holds it, model, protection, contracts.
+    """All that an engine needs to train: data and its owners, model, protection, contracts.
 
     ``noise = "simulated"`` draws noise from ``seed``, for tests and simulation: not private. With a
     secret ``noise_key``, secure noise comes from a cipher under it, and a release that was cut off

@@ -56,7 +56,7 @@ class Table:
 
 
 def read_table(path: Path, description: Description, *, owners: bool = False) -> Table:
-    """The records of a file; with ``owners``, its ``owner_column`` names who holds each."""
+    """The records of a file; with ``owners``, its ``owner_column`` names the owner of each."""
     if owners and not description.owner_column:
         remedy = f"has all owners' records, so {COLUMNS} must name its owner_column."
         raise BadInput("data", str(path), remedy)

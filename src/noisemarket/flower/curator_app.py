@@ -1,7 +1,7 @@
 """A whole market inside a ServerApp: what an app's ``main`` calls.
 
-What happens is printed; the job's folder keeps it as events, for who watches from outside.
-Run again on the same folder, a job goes on where it stopped.
+Events are printed and kept in the job's folder, where the dashboard reads them. Run again on the
+same folder, a job resumes.
 """
 
 from __future__ import annotations

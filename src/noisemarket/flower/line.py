@@ -1,4 +1,4 @@
-"""The curator's line to the owners: who is there, and messages to each of them.
+"""The curator's line to the owners: which are online, and messages to each.
 
 Owners are known by name. Those that are away, too late, that decline or fail simply do not answer:
 what is missing is for the caller to see.
@@ -61,8 +61,8 @@ class Bounds:
             or its time is over: where all share a machine, each of them takes memory while it is
             at work.
         simulated: whether all owners are workers of Flower's simulation on the curator's machine,
-            so that what is said of dead workers is believed, and a node that does not say soon who
-            it is has not started yet.
+            so that reports of dead workers are believed, and a node without a name has not started
+            yet.
     """
 
     timeout: float = 600.0

@@ -190,7 +190,7 @@ class OwnerSide:
         """Which of some savings each owner sells at all: they leave it its floor, and not
         infinitely much is sold."""
         all_noise, kept = self.levels.sigma_max, self.levels.sigmas[some]
-        least = np.minimum(self.floors(), all_noise)  # who sells nothing keeps what it has
+        least = np.minimum(self.floors(), all_noise)  # without a sale all noise is kept
         open_to = kept[None, :] + SLACK * all_noise >= least[:, None]
         if self.payoff == "epsilon_loss" and self.sold is not None:
             open_to &= np.isfinite(self.sold)[some]

@@ -40,6 +40,9 @@ FIELDS: dict[str, set[str] | None] = {
 }
 """All kinds of entries and their fields; None for the outcomes of rounds, which may say more."""
 
+SIMULATED = "simulated"
+"""Owners whose records were dealt out, in what the entry that opens a job says about ``owners``."""
+
 JOB_KINDS = (OPENED, BEGUN, SETTLED, SEALED)
 """Entries that are about a whole job; the others are about a contract."""
 

@@ -10,6 +10,9 @@ from noisemarket.errors import BadInput
 MICRO = 1_000_000
 """Micro-units in one unit of money."""
 
+UNITS = "units"
+"""What money is called where nobody names a currency."""
+
 MOST = 2**53 - 1
 """The largest amount: what every JSON reader still holds exactly."""
 
@@ -60,6 +63,11 @@ def format_micro(amount: int) -> str:
     units, rest = divmod(abs(amount), MICRO)
     decimals = f"{rest:06d}".rstrip("0").ljust(2, "0")
     return f"{'-' if amount < 0 else ''}{units}.{decimals}"
+
+
+def in_words(amount: int, currency: str) -> str:
+    """An amount with the name of its currency: ``12.54 EUR``."""
+    return f"{format_micro(amount)} {currency}"
 
 
 def _too_large(field: str, value: object) -> BadInput:

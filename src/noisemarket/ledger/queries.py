@@ -12,6 +12,7 @@ from noisemarket.formats import infinite
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import Entry
+from noisemarket.ledger.money import UNITS
 from noisemarket.ledger.store import Ledger
 
 _SOME = 500  # contracts at a time
@@ -57,6 +58,8 @@ class Account:
     kept: bool | None
     paid: int | None
     evidence: dict[str, Any] = field(default_factory=dict)
+    about: dict[str, Any] = field(default_factory=dict)
+    """What the entry that opened the job says about it."""
 
     def count(self, outcome: str) -> int:
         return sum(entry.outcome == outcome for entry in self.rounds)
@@ -75,6 +78,7 @@ class JobStanding:
     paid: int
     broken: int
     settled: bool
+    currency: str
 
 
 def jobs(ledger: Ledger) -> Iterator[JobStanding]:
@@ -94,6 +98,7 @@ def jobs(ledger: Ledger) -> Iterator[JobStanding]:
             paid=sum(paid.content()["amount"] for paid in payments),
             broken=counts.get(entries.BROKEN, 0),
             settled=entries.SETTLED in counts,
+            currency=content["about"].get("currency", UNITS),
         )
 
 
@@ -163,6 +168,8 @@ def account(ledger: Ledger, contract: str) -> Account:
     if document is None:
         raise BadInput("contract", contract, "is not in this ledger.")
     rounds.sort(key=lambda one: one.round)
+    for opened in ledger.entries(document.job, kinds=[entries.OPENED]):
+        about["about"] = opened.content()["about"]
     return Account(contract=document, rounds=tuple(rounds), **about)
 
 

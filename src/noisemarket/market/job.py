@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated.aggregation import effective_noise, effective_share
@@ -24,9 +25,9 @@ from noisemarket.game.protocol import Contracts
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.database import LEDGER_FILE
-from noisemarket.ledger.entries import SETTLED, SIGNED
+from noisemarket.ledger.entries import SETTLED, SIGNED, SIMULATED
 from noisemarket.ledger.keys import SignedContract
-from noisemarket.ledger.money import MOST, prices
+from noisemarket.ledger.money import MOST, UNITS, prices
 from noisemarket.ledger.queries import documents, signatures
 from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import Ledger
@@ -74,8 +75,9 @@ from noisemarket.market.run_folder import (
     MarketFolder,
 )
 from noisemarket.owner.invitations import JobInvitation
-from noisemarket.owner.terms import contract_of
+from noisemarket.owner.terms import contract_of, fits
 from noisemarket.pricing import find_mechanism
+from noisemarket.pricing.clock import floor_level
 from noisemarket.pricing.mechanism import Watch
 from noisemarket.pricing.tables import OWNERS_COLUMNS, trace_csv
 from noisemarket.privacy.accountant import JournalledAccountant
@@ -241,9 +243,17 @@ class _OpenJob:
         state = self._state(order, checkpoint)
         keys = self.owners.keys(invitation)
         most = MOST if budget is None else budget
-        about = {"weighting": scenario.training.weighting, "weights": _weights(order, keys)}
+        about: dict[str, Any] = {"weighting": scenario.training.weighting}
+        about["weights"] = _weights(order, keys)
         if description:
             about["description"] = description.text
+        simulated = self.owners.channel.simulated and order.job.data.holders is None
+        if simulated:  # their records are dealt out
+            about["owners"] = SIMULATED
+        if math.isfinite(cap := self.market.order.budgets[0].rho_cap):
+            about["privacy_cap"] = cap
+        if (currency := scenario.market.currency) != UNITS:
+            about["currency"] = currency
         self.ledger.append([entries.opened(manifest.job, most, curator.public_key, keys, **about)])
         yield events.Opened(manifest.job, len(keys), order.plan.rounds, budget, resumed)
         yield events.Negotiated(len(deals), trades, int(moved.sum()), total, played)
@@ -285,6 +295,8 @@ class _OpenJob:
             secure_noise=not any(one.simulated for one in statements),
             results=tuple(state.results),
             head=closing.head,
+            currency=currency,
+            simulated_owners=simulated,
             seconds=clock.laps,
             negotiation=negotiation,
             order=order,
@@ -306,6 +318,7 @@ class _OpenJob:
         for index, (name, statement) in enumerate(zip(order.names, statements, strict=True)):
             saving, payment = int(deals.saving[index]), int(deals.payment[index])
             unpaid = BROKEN if name in closing.broken else LEFT_OUT
+            why = left_out.get(name) or closing.broken.get(name)
             yield OwnerOutcome(
                 owner=name,
                 records=int(order.job.partition.sizes[index]),
@@ -321,8 +334,20 @@ class _OpenJob:
                 releases=statement.releases,
                 paid_micro=closing.payments.get(name),
                 state=PAID if name in closing.payments else unpaid,
-                reason=left_out.get(name, closing.broken.get(name, "")),
+                reason=why or self._at_cap(index, saving),
             )
+
+    def _at_cap(self, index: int, saving: int) -> str:
+        """Why the owner sells no more, if its privacy cap is why."""
+        scenario, levels = self.market.scenario, self.market.environment.levels
+        budget, rounds = self.market.order.budgets[index], self.market.order.plan.rounds
+        more = min(saving + 1, levels.saving_levels)
+        if find_mechanism(scenario.mechanism).joint:  # sellers keep the floor, others everything
+            more = max(saving, floor_level(levels, scenario.market.floor))
+        if fits(budget, levels.sigma_left(more), rounds):
+            return ""
+        allowed = [one for one in levels.sigmas.tolist() if fits(budget, one, rounds)]
+        return f"its privacy cap allows no less noise than {min(allowed, default=math.inf):g}"
 
     def _negotiate(self, invitation: JobInvitation, watch: Watch) -> Negotiation:
         """Agree contracts: in arrays where all owners are simulated here, else by messages."""

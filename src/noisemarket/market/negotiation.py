@@ -81,7 +81,7 @@ class Negotiation:
 
     @property
     def first_best(self) -> Worth:
-        """The same for what a curator who knew everything would sign."""
+        """The same for the contracts of a curator with full knowledge."""
         return self.exactly("first_best")
 
     def exactly(self, name: str, phase: int = -1) -> Worth:

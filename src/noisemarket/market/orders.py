@@ -50,7 +50,7 @@ from noisemarket.game.protocol import Contracts
 from noisemarket.ledger.money import prices, to_micro
 from noisemarket.market.local_engine import check_sendable
 from noisemarket.market.negotiation import run_options
-from noisemarket.owner.terms import privacy_cap
+from noisemarket.owner.terms import fits, privacy_cap
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.mechanism import Mechanism
 from noisemarket.privacy.accountant import Accountant
@@ -454,7 +454,21 @@ def prepare(scenario: Scenario, *, secrets: bool = True) -> PreparedMarket:
         check_asks(scenario, environment)
     mechanism.check(environment, run_options(scenario))
     full = np.full(len(environment), scenario.game.sigma_max)
-    return PreparedMarket(scenario, environment, order(scenario, environment, full))
+    made = order(scenario, environment, full)
+    return PreparedMarket(scenario, _within_cap(environment, made), made)
+
+
+def _within_cap(environment: Environment, made: Order) -> Environment:
+    """The owners, none of which sells more noise than its privacy cap allows for all rounds."""
+    if math.isinf(made.budgets[0].rho_cap):
+        return environment
+    rounds, sigmas = made.plan.rounds, environment.levels.sigmas.tolist()
+    least = [
+        min((sigma for sigma in sigmas if fits(budget, sigma, rounds)), default=sigmas[0])
+        for budget in made.budgets
+    ]
+    floor = np.maximum(environment.population.floor, least)
+    return replace(environment, population=replace(environment.population, floor=floor))
 
 
 def check_asks(scenario: Scenario, environment: Environment) -> None:

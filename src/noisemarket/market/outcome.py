@@ -27,9 +27,9 @@ PAID, BROKEN, LEFT_OUT = "paid", "broken", "left out"
 class OwnerOutcome:
     """One owner's row. Levels are numbers on the grids of the game; money is in micro-units.
 
-    ``weight`` is the owner's part of the mean update; ``paid_micro`` is None and ``reason`` says
-    why unless the ``state`` is ``paid``; ``rho`` and ``epsilon`` (at ``delta``) were spent, and are
-    infinite where nothing is guaranteed.
+    ``weight`` is the owner's part of the mean update; ``paid_micro`` is None unless the ``state``
+    is ``paid``; ``reason`` says why it is not, or what kept the owner from selling more; ``rho``
+    and ``epsilon`` (at ``delta``) were spent, and are infinite where nothing is guaranteed.
     """
 
     owner: str
@@ -54,7 +54,8 @@ class Outcome:
     """The outcome of a settled job, as ``outcome.json`` has it.
 
     ``agreed`` counts the trades that the budget pays, ``over_budget`` those that it does not.
-    ``head`` pins the ledger as it is at the end, and ``seconds`` are those of each step.
+    ``head`` pins the ledger as it is at the end, ``simulated_owners`` have records that were dealt
+    out to them, and ``seconds`` are those of each step.
 
     Example:
         ::
@@ -79,6 +80,8 @@ class Outcome:
     secure_noise: bool
     results: tuple[RoundResult, ...]
     head: str
+    currency: str
+    simulated_owners: bool
     seconds: Mapping[str, float]
 
     @classmethod

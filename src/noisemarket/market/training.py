@@ -167,7 +167,7 @@ def train(
     if workers is not None and workers < 1:
         raise BadInput("workers", workers, "give at least 1.")
     if checkpoint is not None and journal is None:
-        remedy = "name a journal beside it: a job that goes on must know what it has spent."
+        remedy = "name its journal too: a resumed job must know its spent budget."
         raise BadInput("checkpoint", str(checkpoint), remedy)
     if partition is not None:
         data = data or load_data(scenario.training.data or None)

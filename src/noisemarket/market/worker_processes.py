@@ -93,7 +93,7 @@ def in_processes(
                 raise NoisemarketError(f"A process failed: {problem}.")
             yield task, result
     except (EOFError, OSError):
-        raise NoisemarketError("A process died; what it was doing is lost.") from None
+        raise NoisemarketError("A worker process died; its unfinished work is lost.") from None
     finally:
         processes.close(patience=0.0)
 

@@ -1,8 +1,8 @@
 """An owner's training step: load, train under the protection, add noise, charge, release.
 
 ``OwnerTrainer`` is the step itself: worker processes, Flower's ClientApp and tests call no other.
-``OwnRound`` is for an owner with a folder of its own: what it gives was charged and kept before
-(``released``).
+``OwnRound`` is for an owner with a folder of its own: it charges and stores a release before giving
+it (``released``).
 """
 
 from __future__ import annotations

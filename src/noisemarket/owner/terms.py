@@ -1,7 +1,7 @@
-"""How a contract follows from what both sides know, and what it has an owner do.
+"""The contract of a deal, and the terms that it sets for training.
 
-Both sides draw the contract up by ``contract_of``, each from what it knows. So an owner signs what
-it would have written itself, field by field.
+Owner and curator each compute the contract by ``contract_of``. The owner signs only one that equals
+its own, field by field.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from noisemarket.errors import BadInput
 from noisemarket.federated.protections import PROTECTIONS, Protection
 from noisemarket.ledger.contract import Contract, nonce_of
 from noisemarket.privacy.statement import PrivacyBudget
-from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon
+from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho
 
 WORK = (
     *("rounds", "protection", "settings", "neighbours", "delta", "simulated"),
@@ -67,6 +67,12 @@ def contract_of(stated: Mapping[str, Any], budget: PrivacyBudget, records: int) 
 def privacy_cap(budget: PrivacyBudget, rounds: int) -> float:
     """The zCDP that a contract allows in all: that of its rounds, or the job's cap if lower."""
     return min(budget.rho_cap, rounds * budget.rho_per_round)
+
+
+def fits(budget: PrivacyBudget, sigma: float, rounds: int) -> bool:
+    """Whether all rounds with this noise cost no more than the owner's cap."""
+    cost = rounds * gaussian_rho(budget.sensitivity, sigma)
+    return cost <= budget.rho_cap * (1.0 + 1e-12)
 
 
 def protection_of(contract: Contract) -> Protection:

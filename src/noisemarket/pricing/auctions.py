@@ -13,7 +13,8 @@ lower. So nothing is gained by another bid, nobody loses, and all payments toget
 money.
 
 The money is the budget, but never more than what the winners are worth to the curator, and a share
-is never more than what the lightest of them adds. That depends on who wins, not on their bids.
+is never more than what the lightest of them adds. That depends on the set of winners, not on their
+bids.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""A descending clock auction: one floor, one price that falls, and owners who stay or leave.
+"""A descending clock auction: one floor, one price that falls, and owners that stay or leave.
 
 The curator announces the noise that sellers keep (the floor) and a price, the highest payment. The
 price falls level by level. An owner stays while the price pays for what it sells, and is out for
-good once it says no. Whoever is left when the clock stops sells down to the floor at the last price
+good once it says no. Each owner left when the clock stops sells down to the floor at the last price
 at which it stayed. All that an owner can do about its price is to refuse it. So staying exactly
 while it pays is best for it, whatever others do and whatever the rule of stopping is.
 
-The clock stops by what the curator may know: public figures, and who is still there.
+The stopping rule uses only public figures and the set of owners that are left.
 
-- Budget: never before what all who are left cost fits it.
+- Budget: never before it covers the payments of all owners left.
 - Value: as soon as an owner is worth its price, that is, if the least weighty of those left went
   away, quality would lose more than the price. If costs below the price are spread evenly, a step
   down by ``d`` from the price ``p`` saves ``d`` on each of ``n`` owners and loses ``n d / p`` of
@@ -17,8 +17,8 @@ The clock stops by what the curator may know: public figures, and who is still t
 
 Owners are asked about a new price in lots, lightest first: only as many as would have to leave for
 the clock to stop, or, with a target, as may leave without missing it. So a step on which many leave
-does not go too far. Whoever was not yet asked when the clock stops keeps the price before, one
-level higher.
+does not go too far. Owners not yet asked when the clock stops keep the price before, one level
+higher.
 
 With ``Demand.scored`` prices differ by what owners of a size add to the model
 (``FallingPrices``): the score is the square root of what quality would lose without one of them
@@ -56,7 +56,7 @@ LEAST_SCORE = 1.0 / 40.0
 
 
 class Clock(Mechanism):
-    """A price that falls for all: who stays until it stops sells down to the same floor."""
+    """A price that falls: the owners left when it stops sell down to the same floor."""
 
     joint = True
     keeps_target = True
@@ -126,7 +126,7 @@ class ClockAuction:
         return self._sellers.active
 
     def hear(self, stay: BoolArray) -> None:
-        """Take in who of the asked stays at this price, and decide whom to ask next, or to stop."""
+        """Take the answers to this price, and choose the next owners to ask, or stop."""
         self.answers += len(stay)
         self._level[self.asked[stay]] = self.prices[stay]
         self._sellers.leave(self.asked[~stay])
@@ -144,12 +144,12 @@ class ClockAuction:
             self._sellers.leave(np.flatnonzero(self.active))
 
     def contracts(self) -> Contracts:
-        """The floor for all who are left, each at the last price that it accepted."""
+        """The floor for all owners left, each at the last price that it accepted."""
         saving = np.where(self.active, self.saving, 0)
         return Contracts(saving, np.where(self.active, self._level, 0), self.active.copy())
 
     def _offered(self) -> IntArray:
-        """The payment level of each owner at this step; 0 for those who are offered nothing."""
+        """The payment level of each owner at this step; 0: no offer."""
         return self._prices.at(self._step)[self._sellers.size_of]
 
     def _drop(self) -> None:
@@ -157,7 +157,7 @@ class ClockAuction:
         self._sellers.leave(np.flatnonzero(self.active & (self._offered() == 0)))
 
     def _fall(self) -> None:
-        """One price lower, for all who are left; at the lowest, as many as are paid and needed."""
+        """One price lower for all owners left; at the lowest, as many as are paid and needed."""
         self._waiting, self._standing = self._order[self.active[self._order]], self._step
         if not len(self._waiting) or self._lot() == 0:
             self.over = True
@@ -189,7 +189,7 @@ class ClockAuction:
     # The rules of stopping
 
     def _lot(self) -> int:
-        """How many to ask next of those who wait; 0: the clock stops."""
+        """How many of the waiting owners to ask next; 0: the clock stops."""
         leave = max(self._over_budget(), self._not_needed())
         lots = LOTS if self._demand.target is None else TARGET_LOTS
         few = math.ceil(self._sellers.count / lots)
@@ -203,7 +203,7 @@ class ClockAuction:
         return self._sellers.not_worth(prices)
 
     def _over_budget(self) -> int:
-        """How many of those who wait must leave at least for the budget to pay the rest."""
+        """How many waiting owners must leave at least for the budget to pay the rest."""
         if self._demand.budget is None:
             return 0
         levels, counts = np.unique(self._level[self.active], return_counts=True)
@@ -289,7 +289,7 @@ class Sellers:
         self._left = self._left - np.bincount(self.size_of[owners], minlength=len(self._all))
 
     def quality(self) -> float:
-        """The fitted quality if all who are left sell."""
+        """The fitted quality if all owners left sell."""
         return self._quality(self._left)
 
     def worth(self) -> float:
@@ -311,7 +311,7 @@ class Sellers:
         return _least(worth_it, self.count)
 
     def spare(self, target: float) -> int:
-        """How many may leave, whoever they are, with the quality still at a target."""
+        """How many owners may leave, in any order, with the quality still at a target."""
 
         def missed(gone: int) -> bool:
             rest = _without_lightest(self._left[::-1], gone)[::-1]
@@ -358,10 +358,10 @@ class FallingPrices:
     """What owners of each size are asked about at each step: payment levels that never rise.
 
     With one price all are asked about the same payment level. With scores, what owners are offered
-    falls in proportion to their scores: all begin at the highest payment, and who adds less to the
-    model is offered less sooner. Scores, from 0 to 1, follow from public figures and are fixed
-    before the first price, so no answer changes them. With ``keep_all`` owners whose score is too
-    low for the lowest price are still offered that, rather than nothing.
+    falls in proportion to their scores: all begin at the highest payment, and the offers of owners
+    that add less to the model fall faster. Scores, from 0 to 1, follow from public figures and are
+    fixed before the first price, so no answer changes them. With ``keep_all`` owners whose score is
+    too low for the lowest price are still offered that, rather than nothing.
     """
 
     def __init__(self, payment_levels: int, scores: FloatArray, *, keep_all: bool) -> None:
@@ -383,7 +383,7 @@ class FallingPrices:
         return int(self._levels[0])
 
     def at(self, step: int) -> IntArray:
-        """What owners of each size are asked about; 0 for those who are offered nothing more."""
+        """The offer to owners of each size; 0: none any more."""
         offered = np.searchsorted(self._levels, self._scores * self._falling[step] + 1e-9, "right")
         if self._keep_all:
             offered = np.maximum(offered, 1)

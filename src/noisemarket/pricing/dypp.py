@@ -6,9 +6,9 @@ is; ``learning.py`` has the rules and the loop that plays them, compiled; here a
 is played by the same loop in plain Python.
 
 As printed, DyPP does not recover when preferences change: its steps have shrunk and its policies
-are pure by then. With ``learning.reopen`` an owner, who knows that its own numbers changed, starts
-its tables anew; and the curator, whom nobody tells, starts a pair anew when that owner's proposals
-have moved: when a fast and a slow average of them are far apart (``learning.has_moved``).
+are pure by then. With ``learning.reopen`` an owner starts its tables anew when its own numbers
+change. The curator is not told: it starts a pair anew when a fast and a slow average of the owner's
+proposals are far apart (``learning.has_moved``).
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class Oracle(Direct):
 
 
 class FirstBest(Oracle):
-    """The contracts that a curator who knows everything would choose."""
+    """The contracts that a curator with full knowledge would choose."""
 
     def solve(self, games: Games) -> Contracts:
         return first_best(games)

@@ -1,4 +1,4 @@
-"""A Pain-FL style menu: the curator knows how costs are spread, not who has which.
+"""A Pain-FL style menu: the curator knows the distribution of costs, not any owner's.
 
 Owners come in types ``theta_1 < ... < theta_M`` (reservation privacy costs) with probabilities
 ``q_m``. Whoever gives up noise ``s`` for a payment ``p`` gets ``payment_value p - privacy_weight

@@ -69,7 +69,7 @@ class _ForSale:
         levels, owners = environment.levels, len(environment)
         parts = [environment.owner_side(-1, some).reserves() for some in environment.slices()]
         self.reserves: IntArray = np.concatenate(parts)
-        self.reserves[:, 0] = 0  # who sells nothing is paid nothing
+        self.reserves[:, 0] = 0  # no sale, no payment
         self._keys = environment.population.key
         self._for_sale = self.reserves <= levels.payment_levels
         self._for_sale[:, floor_level(levels, demand.floor) + 1 :] = False
@@ -110,8 +110,8 @@ class _ForSale:
     def greedy(self, most: int) -> IntArray:
         """The best beginning of a list of steps by exactness per money, found again from there.
 
-        Nobody sells beyond the level ``most``: many who sell little know more than few who sell
-        much, which exactness does not count.
+        Nobody sells beyond the level ``most``: many small sellers know more than a few large ones,
+        which exactness does not count.
         """
         best = now = np.zeros(len(self._rows), dtype=np.int64)
         sale = np.where(self._for_sale, self.reserves, np.inf)

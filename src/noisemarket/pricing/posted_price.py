@@ -1,6 +1,6 @@
 """One price for all, posted by a curator that knows how costs are spread.
 
-The curator does not know who has which cost, but knows how many would sell at each price. It posts
+The curator does not know any owner's cost, but knows how many would sell at each price. It posts
 the one at which the contracts are worth most. Each owner takes it or leaves it, so no answer is
 better than the true one. Should more take it than the budget pays, those with most records sell.
 """

@@ -40,6 +40,8 @@ PRESETS: dict[str, dict[str, object]] = {
         "server_rate": 1.0,
         "averaging": 0.0,
     },
+    # Real owners with their own records: 51 US states, persons in fatal crashes.
+    "fars": {"data": "fars"},
 }
 
 

@@ -43,6 +43,12 @@ def _ledger_url(value: str) -> str:
     return value
 
 
+def _word(value: str) -> str:
+    if not value.isprintable() or value != value.strip():
+        raise BadInput("market.currency", value, "give a word such as EUR.")
+    return value
+
+
 def _protection(value: str) -> str:
     from noisemarket.federated.protections import PROTECTIONS
 
@@ -63,6 +69,7 @@ ProtectionName = Annotated[str, AfterValidator(_protection)]
 Width = Annotated[int, Field(ge=1, le=10_000)]
 ShardSize = Annotated[int, Field(ge=1, le=10**6)]
 Steps = Annotated[int, Field(ge=1, le=10_000)]
+Currency = Annotated[str, Field(min_length=1, max_length=20), AfterValidator(_word)]
 LedgerUrl = Annotated[str, AfterValidator(_ledger_url)]
 Spread = float | dict[str, Any]
 
@@ -329,6 +336,7 @@ class MarketSection(Section):
     false_alarm: float = Field(
         1e-3, gt=0, lt=1, description="chance that a job accuses any honest owner"
     )
+    currency: Currency = Field("units", description="what money is called in every output")
     ledger: LedgerUrl = Field(
         "",
         description="URL of a ledger for many jobs, postgresql://... or sqlite:///FILE; empty: "
@@ -371,8 +379,8 @@ class Scenario(Section):
         (50, 5000)
     """
 
-    preset: Literal["market", "paper"] = Field(
-        "market", description="what the settings change: market or paper"
+    preset: Literal["market", "paper", "fars"] = Field(
+        "market", description="what the settings change: market, paper or fars"
     )
     mechanism: str = Field("dypp", description="how contracts are agreed")
     seed: int = Field(1, ge=0, lt=1 << 63, description="seed of all randomness")
@@ -468,7 +476,7 @@ class Scenario(Section):
 
     @classmethod
     def from_preset(cls, name: str = "market", **settings: object) -> Scenario:
-        """The preset ``market`` or ``paper``, with settings by name.
+        """The preset ``market``, ``paper`` or ``fars``, with settings by name.
 
         Example:
             >>> import noisemarket as nm

@@ -122,10 +122,10 @@ def fingerprint(scenario: Scenario, data: str) -> str:
     sizes: object = people.data_size
     if file and not named_records(name):  # where owners are named, the data says it
         sizes = scenario.environment(secrets=False).population.data_size.tolist()
-    counted = {"delta", "neighbours", "rho_cap", "epsilon_cap", "noise"}
+    trained = {"protection", "settings", "clip", "records_per_shard", "shard_steps", "shard_rate"}
     document = {
         "training": scenario.training.model_dump(mode="json", exclude={"data"}),
-        "privacy": scenario.privacy.model_dump(mode="json", exclude=counted),
+        "privacy": scenario.privacy.model_dump(mode="json", include=trained),
         "owners": people.owners,
         "data_size": sizes,
         "sigma_max": scenario.game.sigma_max,

@@ -9,18 +9,22 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from html import escape
 from pathlib import Path
 from typing import Any, TextIO
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from noisemarket.files import open_atomic
+from noisemarket.files import not_written, open_atomic, write_atomic
 from noisemarket.formats import cell_of, finite
 from noisemarket.ledger import queries
-from noisemarket.ledger.entries import DELIVERED, MISSED, REFUSED
-from noisemarket.ledger.money import MOST, format_micro
+from noisemarket.ledger.contract import Contract
+from noisemarket.ledger.entries import DELIVERED, MISSED, REFUSED, SIMULATED
+from noisemarket.ledger.money import MOST, UNITS, format_micro, in_words
 from noisemarket.ledger.store import Ledger
+from noisemarket.owner.folder import owner_folder
 from noisemarket.privacy.statement import privacy_sentences
 from noisemarket.privacy.zcdp import gaussian_epsilon, zcdp_epsilon
 from noisemarket.show.style import table_of
@@ -40,6 +44,7 @@ def contract_statement(account: queries.Account) -> dict[str, Any]:
     """Privacy cost and payment of a contract, as plain values; infinity is null."""
     contract = account.contract
     total = math.fsum(each.rho for each in account.rounds)
+    cap = account.about.get("privacy_cap")
     return {
         "contract": contract.id,
         "job": contract.job,
@@ -60,6 +65,9 @@ def contract_statement(account: queries.Account) -> dict[str, Any]:
         "epsilon_general": finite(zcdp_epsilon(total, contract.delta)),
         "payment_micro": contract.payment,
         "paid_micro": account.paid,
+        "currency": account.about.get("currency", UNITS),
+        "simulated_owner": account.about.get("owners") == SIMULATED,
+        "least_sigma": None if cap is None else _least_sigma(contract, cap),
         "kept": account.kept,
         "evidence": account.evidence,
         "each_round": [
@@ -75,10 +83,20 @@ def contract_statement(account: queries.Account) -> dict[str, Any]:
     }
 
 
+def _least_sigma(contract: Contract, cap: float) -> float | None:
+    """The least noise with which all rounds stay within the job's privacy cap."""
+    if not cap or math.isinf(contract.rho_per_round):
+        return None
+    return contract.sigma * math.sqrt(contract.rho_per_round * contract.rounds / cap)
+
+
 def contract_in_full(account: queries.Account) -> dict[str, Any]:
     """A contract's terms, signatures and outcome, as plain values."""
     statement = contract_statement(account)
-    shown = ("contract", "state", "delivered", "missed", "refused", "rho_total", "epsilon")
+    shown = (
+        *("contract", "state", "delivered", "missed", "refused", "rho_total", "epsilon"),
+        *("currency", "simulated_owner", "least_sigma"),
+    )
     return {
         **{name: statement[name] for name in shown},
         "recorded_offer": account.offered_at,
@@ -97,15 +115,19 @@ def contract_in_full(account: queries.Account) -> dict[str, Any]:
 def jobs_shown(jobs: Iterable[queries.JobStanding], contracts: Iterable[Row]) -> list[Shown]:
     """Every job in a sentence, and a table of all contracts."""
     out: list[Shown] = []
+    currency = dict[str, str]()
     for job in jobs:
+        currency[job.job] = job.currency
         state = "settled" if job.settled else "open"
         limit = ", no budget" if job.budget == MOST else f" of {format_micro(job.budget)}"
         out += [
             f"Job {job.job}: {state}, {job.contracts} contracts ({job.signed} signed, "
-            f"{job.broken} broken), {format_micro(job.paid)} paid{limit}.",
+            f"{job.broken} broken), {in_words(job.paid, job.currency)} paid{limit}.",
             f"Curator's key: {job.curator_key}",
         ]
-    heads = ("sigma", "weight", "saving", "payment", "rounds", "paid")
+    named = set(currency.values())
+    unit = f", {named.pop()}" if len(named) == 1 else ""
+    heads = ("sigma", "weight", "saving", f"payment{unit}", "rounds", f"paid{unit}")
     table = table_of(None, ("contract", "owner", "state"), *heads, **_PLAIN)
     for row in contracts:
         paid, weight = row["paid_micro"], row["weight"]
@@ -128,26 +150,78 @@ def contract_shown(document: Row) -> list[Shown]:
         for name, value in facts.items():
             shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             if name in ("payment", "paid_micro") and value is not None:
-                shown = format_micro(value)
+                shown = in_words(value, document["currency"])
             table.add_row(name.removesuffix("_micro").replace("_", " "), Text(shown))
         out += [title, table]
     return out + _rounds_shown(document["each_round"])
 
 
-def statement_shown(document: Row) -> list[Shown]:
-    """An owner's contracts: noise sold, privacy cost, and payment."""
-    out: list[Shown] = [f"Owner {document['owner']}"]
-    for contract in document["contracts"]:
-        out += ["", *statement_sentences(contract), *_rounds_shown(contract["each_round"])]
-    if len(document["contracts"]) > 1:
-        out.append(f"Paid in all: {format_micro(document['paid_micro'])}.")
-        for total in document["totals"]:
-            shown = ["infinite" if total[name] is None else f"{total[name]:.4g}" for name in _SUMS]
-            out.append(
-                f"All {total['contracts']} contracts together cost rho {shown[0]}, epsilon "
-                f"{shown[1]} at delta {total['delta']:g} (neighbours: {total['neighbours']})."
-            )
+def owner_statement(owner: str, accounts: Sequence[queries.Account]) -> dict[str, Any]:
+    """What an owner sold, what it cost, and what it was paid, as plain values."""
+    return {
+        "owner": owner,
+        "contracts": [contract_statement(account) for account in accounts],
+        "paid_micro": sum(account.paid or 0 for account in accounts),
+        "totals": statement_totals(accounts),
+    }
+
+
+def statement_shown(document: Row, *, rounds: bool = False) -> list[Shown]:
+    """An owner's contracts: noise sold, privacy cost, and payment; every round if asked for."""
+    contracts, out = document["contracts"], list[Shown]([f"Owner {document['owner']}"])
+    for contract in contracts:
+        out += ["", *statement_sentences(contract)]
+        out += _rounds_shown(contract["each_round"]) if rounds else []
+    if len(contracts) > 1 and len({contract["currency"] for contract in contracts}) == 1:
+        total = in_words(document["paid_micro"], contracts[0]["currency"])
+        out += ["", f"Paid in all: {total}."]
+    return out + (_totals_shown(document) if len(contracts) > 1 else [])
+
+
+def _totals_shown(document: Row) -> list[Shown]:
+    out = list[Shown]()
+    for total in document["totals"]:
+        shown = ["infinite" if total[name] is None else f"{total[name]:.4g}" for name in _SUMS]
+        out.append(
+            f"All {total['contracts']} contracts together cost rho {shown[0]}, epsilon "
+            f"{shown[1]} at delta {total['delta']:g} (neighbours: {total['neighbours']})."
+        )
     return out
+
+
+def statement_page(document: Row, *, rounds: bool = False) -> str:
+    """The same as a page of HTML that needs no other file."""
+    owner, parts = escape(document["owner"]), list[str]()
+    for contract in document["contracts"]:
+        parts.append(f"<h2>Job {escape(contract['job'])}</h2>")
+        parts += [f"<p>{escape(line)}</p>" for line in statement_sentences(contract)]
+        if rounds:
+            heads = ("round", "outcome", "rho", "epsilon", "reason")
+            rows = [[one[head] for head in heads] for one in contract["each_round"]]
+            parts.append(f"<table>{_row_html('th', heads)}")
+            parts += [_row_html("td", row) for row in rows] + ["</table>"]
+    if len(document["contracts"]) > 1:
+        parts += [f"<p>{escape(str(line))}</p>" for line in _totals_shown(document)]
+    return _PAGE.format(owner=owner, body="\n".join(parts))
+
+
+def _row_html(cell: str, values: Iterable[object]) -> str:
+    shown = (f"{value:.4g}" if isinstance(value, float) else str(value or "") for value in values)
+    return "<tr>" + "".join(f"<{cell}>{escape(one)}</{cell}>" for one in shown) + "</tr>"
+
+
+_PAGE = """\
+<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>Statement for {owner}</title>
+<style>body {{ font: 16px/1.5 sans-serif; max-width: 44em; margin: 2em auto; padding: 0 1em }}
+td, th {{ padding: 0 0.8em; text-align: right }}</style></head>
+<body>
+<h1>Statement for {owner}</h1>
+{body}
+</body>
+</html>
+"""
 
 
 _SUMS = ("rho", "epsilon")
@@ -187,18 +261,25 @@ def _rounds_shown(rounds: Sequence[Row]) -> list[Shown]:
 def statement_sentences(contract: Row) -> list[str]:
     """What ``contract_statement`` says of a contract, in words."""
     kept = {True: "kept", False: "broken", None: "not judged yet"}[contract["kept"]]
-    paid = contract["paid_micro"]
+    paid, currency = contract["paid_micro"], contract["currency"]
     lines = [
         f"Contract {contract['contract'][:12]} of job {contract['job']}: {contract['state']}.",
         f"Sold: {contract['saving']:g} of its noise; it added sigma {contract['sigma']:g} "
         f"({contract['protection']}).",
     ]
+    if contract["simulated_owner"]:
+        lines.append("Simulated owner: its records were dealt out to it from shared data.")
+    if contract["least_sigma"] is not None:
+        lines.append(
+            f"The job's privacy cap allows noise of at least {contract['least_sigma']:.3g} in all "
+            "rounds: what needs less was not sold."
+        )
     lines += [
         *privacy_sentences(contract),
         f"Rounds: {contract['delivered']} of {contract['rounds']} delivered, "
         f"{contract['missed']} missed, {contract['refused']} refused.",
-        f"The contract is {kept}. Agreed: {format_micro(contract['payment_micro'])}; paid: "
-        f"{'nothing yet' if paid is None else format_micro(paid)}.",
+        f"The contract is {kept}. Agreed: {in_words(contract['payment_micro'], currency)}; paid: "
+        f"{'nothing yet' if paid is None else in_words(paid, currency)}.",
     ]
     if contract["kept"] is False and contract["evidence"]:
         lines.append(f"Evidence: {json.dumps(contract['evidence'], ensure_ascii=False)}")
@@ -240,16 +321,14 @@ def owner_words(contract: Row) -> list[dict[str, str]]:
 def _money(contract: Row, agreed: int, paid: int | None) -> str:
     if agreed == 0:
         return "For no money: nothing was sold."
+    sum_agreed = in_words(agreed, contract["currency"])
     if paid is None:
-        return f"{format_micro(agreed)} is agreed. It is paid when the job is settled."
+        return f"{sum_agreed} is agreed. It is paid when the job is settled."
     if contract["kept"] is False:
-        return (
-            f"{format_micro(agreed)} was agreed. It is not paid, because the contract was found "
-            "broken."
-        )
+        return f"{sum_agreed} was agreed. It is not paid, because the contract was found broken."
     if paid == agreed:
-        return f"{format_micro(agreed)} was agreed, and all of it is paid."
-    return f"{format_micro(agreed)} was agreed, {format_micro(paid)} of it is paid."
+        return f"{sum_agreed} was agreed, and all of it is paid."
+    return f"{sum_agreed} was agreed, {in_words(paid, contract['currency'])} of it is paid."
 
 
 def _rounds(contract: Row) -> str:
@@ -300,6 +379,29 @@ def write_chain(ledger: Ledger, file: str) -> None:
             out.write(",\n" if number else "\n")
             json.dump(asdict(entry), out, ensure_ascii=False)
         out.write("\n]}\n")
+
+
+def write_statements(ledger: Ledger, folder: Path, form: str, *, rounds: bool) -> list[Path]:
+    """A page for each owner of a ledger, as HTML or text, in a folder."""
+    owners = dict[str, list[str]]()
+    for contract in queries.documents(ledger):
+        owners.setdefault(contract.owner, []).append(contract.id)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise not_written(folder, problem) from None
+    pages, suffix = list[Path](), {"html": "html", "text": "txt"}[form]
+    for owner, ids in owners.items():
+        document = owner_statement(owner, [queries.account(ledger, one) for one in ids])
+        text = statement_page(document, rounds=rounds)
+        if form == "text":
+            out = Console(file=io.StringIO(), width=100, color_system=None)
+            for part in statement_shown(document, rounds=rounds):
+                out.print(part, markup=False, highlight=False)
+            text = out.file.getvalue()  # type: ignore[attr-defined]
+        pages.append(Path(f"{owner_folder(folder, owner)}.{suffix}"))
+        write_atomic(pages[-1], text)
+    return pages
 
 
 @contextmanager

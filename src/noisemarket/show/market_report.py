@@ -60,7 +60,8 @@ def alternatives_table(summary: Mapping[str, Any]) -> Table:
     draws = max(len(row["accuracies"]) for row in summary["alternatives"])
     of = f", mean of {draws} draws of the noise at most" if draws > 1 else ""
     table = table_of(
-        f"What the market bought (test accuracy{of})", "", "accuracy", "draws", "paid", "sellers",
+        f"What the market bought (test accuracy{of})", "", "accuracy", "draws",
+        f"paid,\n{summary['currency']}", "sellers",
         "epsilon\nsold", "value,\npredicted", "value,\ntrained", "owners'\nsurplus",
     )  # fmt: skip
     groups: dict[object, list[Mapping[str, Any]]] = {}
@@ -99,7 +100,7 @@ def advice(summary: Mapping[str, Any]) -> str | None:
     if not dominates and clock["trained_value"] <= own["trained_value"]:
         return None
     (bought, better) = (
-        f"{row['mean_accuracy']:.2f} % for {row['paid']:,.2f} (a value of "
+        f"{row['mean_accuracy']:.2f} % for {row['paid']:,.2f} {summary['currency']} (a value of "
         f"{row['trained_value']:,.2f} to the curator)"
         for row in (own, clock)
     )
@@ -117,13 +118,17 @@ def market_table(summary: Mapping[str, Any]) -> Table:
     )
     noise = f"{summary['effective_noise']:.3g} (no trade: {summary['sigma_max']:g})"
     table.add_row("effective noise", noise)
-    table.add_row("paid in all", f"{summary['total_paid']:,.2f}")
+    table.add_row("paid in all", f"{summary['total_paid']:,.2f} {summary['currency']}")
     if summary["rho"]["max"] is None:
         table.add_row("privacy", "nothing is guaranteed for at least one owner")
     else:
         named = f"epsilon at delta {summary['delta']:g} (least, median, most)"
         table.add_row(named, _three(summary["epsilon"]))
     table.add_row("owners that sold noise", f"{summary['trades']:,} of {summary['owners']:,}")
+    if summary["owners_at_cap"]:
+        table.add_row("sold no more: privacy cap", f"{summary['owners_at_cap']:,} owners")
+    if summary["simulated_owners"]:
+        table.add_row("simulated owners", "their records were dealt out to them")
     if summary["over_budget"]:
         table.add_row("deals beyond the budget", f"{summary['over_budget']:,}")
     kept, broken = summary["contracts_kept"], summary["contracts_broken"]
@@ -136,7 +141,8 @@ def market_table(summary: Mapping[str, Any]) -> Table:
 def sellers_table(outcome: Outcome) -> Table:
     """Noise, privacy and money of the sellers: a row per level of noise, the least noise first."""
     table = table_of(
-        "Who sold what", "noise kept, sigma", "epsilon", "owners", "paid to each", "paid in all",
+        "Who sold what", "noise kept, sigma", "epsilon", "owners",
+        f"paid to each,\n{outcome.currency}", f"paid in all,\n{outcome.currency}",
         "weight in the model",
     )  # fmt: skip
     for rows in _groups(outcome):
@@ -194,7 +200,7 @@ def _draw_game(axes: Sequence[Axes], game: Negotiation, trace: Trace) -> None:
         (axes[0], "What the two sides learn to sell", trace.saving, "mean_saving", "{:.3f}",
          "noise left out, mean over the owners"),
         (axes[1], "What they learn to pay", trace.payment, "mean_payment", "{:.2f}",
-         "payment, mean over the owners"),
+         f"payment, mean over the owners, {game.scenario.market.currency}"),
     ):  # fmt: skip
         last = float(trace.iteration[-1])
         levels = [float(getattr(one, name)) for one in exact]
@@ -267,8 +273,10 @@ def _draw_payments(axis: Axes, outcome: Outcome) -> None:
     rows = owner_figures(outcome)
     total, delta = sum(row["paid"] for row in rows), rows[0]["delta"]
     sellers = sum(row["saving"] > 0 for row in rows)
-    title = f"What owners sold: {sellers:,} of {len(rows):,} sold noise, for {total:,.2f} in all"
-    label(axis, title, f"privacy given up, epsilon at delta {delta:g}", "paid to an owner")
+    words = f"for {total:,.2f} {outcome.currency} in all"
+    title = f"What owners sold: {sellers:,} of {len(rows):,} sold noise, {words}"
+    x = f"privacy given up, epsilon at delta {delta:g}"
+    label(axis, title, x, f"paid to an owner, {outcome.currency}")
     if any(row["epsilon"] is None for row in rows):
         axis.text(0.5, 0.5, "nothing is guaranteed", ha="center", transform=axis.transAxes)
         return

@@ -23,7 +23,7 @@ _DRAWN_OWNERS = 5000
 
 _BILATERAL_ROWS = (
     ("saving", "mean_saving", "{:.3f}"),
-    ("payment", "mean_payment", "{:.2f}"),
+    ("payment, {currency}", "mean_payment", "{:.2f}"),
     ("owner's payoff", "mean_owner_payoff", "{:.3f}"),
     ("curator's payoff", "mean_curator_payoff", "{:.3f}"),
     ("curator's gain over no trade", "curator_gain", "{:.3f}"),
@@ -31,7 +31,7 @@ _BILATERAL_ROWS = (
     ("owners with a signed contract", "signed_share", "{:.0%}"),
 )
 _JOINT_ROWS = (
-    ("paid in all", "total_payment", "{:,.2f}"),
+    ("paid in all, {currency}", "total_payment", "{:,.2f}"),
     ("owners' surplus", "owners_surplus", "{:,.2f}"),
     ("quality of the model (surface, %)", "model_quality", "{:.1f}"),
     ("curator's value over no trade", "predicted_value", "{:,.2f}"),
@@ -49,10 +49,11 @@ def summary_table(result: Negotiation) -> Table:
         found = result.exactly("uniform"), result.learned, result.exactly("best_portfolio")
         owners = len(result.environment)
         table.add_row("owners that sell", *(f"{round(x.signed_share * owners):,}" for x in found))
-        _add_rows(table, _JOINT_ROWS, found)
+        _add_rows(table, _JOINT_ROWS, found, result)
         return table
     table = table_of(title, "mean per owner", name, "exact equilibrium", "first best")
-    _add_rows(table, _BILATERAL_ROWS, (result.learned, result.equilibrium, result.first_best))
+    found = result.learned, result.equilibrium, result.first_best
+    _add_rows(table, _BILATERAL_ROWS, found, result)
     if agreement.trace is not None:
         at, last = result.converged_at, agreement.trace.iteration[-1]
         shown = f"not within {last:,}" if at is None else f"{at:,}"
@@ -67,10 +68,15 @@ def summary_table(result: Negotiation) -> Table:
     return table
 
 
-def _add_rows(table: Table, rows: Sequence[tuple[str, str, str]], columns: Sequence[Worth]) -> None:
+def _add_rows(
+    table: Table,
+    rows: Sequence[tuple[str, str, str]],
+    columns: Sequence[Worth],
+    result: Negotiation,
+) -> None:
     for words, name, form in rows:
         shown = (form.format(getattr(one, name)).replace("%", " %") for one in columns)
-        table.add_row(words, *shown)
+        table.add_row(words.format(currency=result.scenario.market.currency), *shown)
 
 
 def recovered(recovery: Recovery) -> str:
@@ -113,14 +119,14 @@ def draw_convergence(folder: RunFolder, result: Negotiation) -> list[Path]:
     """Saving, payment and curator's gain over the iterations, with the exact answers as lines."""
     trace = result.agreement.trace
     assert trace is not None
-    mechanism = result.scenario.mechanism
+    mechanism, currency = result.scenario.mechanism, result.scenario.market.currency
     canvas, axes = figure(3)
     signed = result.scenario.game.protocol == "signed"
     gain = "gain over no trade" if signed else "payoff"
     reward = "curator_gain" if signed else "mean_curator_payoff"
     panels = (
         ("Noise saving", trace.saving, "mean_saving", "mean saving"),
-        ("Payment", trace.payment, "mean_payment", "mean payment"),
+        ("Payment", trace.payment, "mean_payment", f"mean payment, {currency}"),
         (f"Curator's {gain}", trace.curator_reward, reward, f"mean {gain}"),
     )
     starts = [float(phase.start) for phase in result.environment.phases]

@@ -34,7 +34,6 @@ from noisemarket.pricing.mechanism import Agreement, Mechanism
 from noisemarket.pricing.oracles import NoDP, UniformDP
 from noisemarket.pricing.rule import Rule
 from noisemarket.scenario import Scenario, dump_scenario
-from noisemarket.scenario.surface_file import find_surface
 from noisemarket.study.lying import mean_and_most, most_gained_by_lying
 from noisemarket.study.results import NO_TRADE, QUANTILES, GameRow, Row
 from noisemarket.study.trainings import TRAININGS, Orders, TrainingFile, TrainingTask, data_of
@@ -132,7 +131,6 @@ class Decision:
 def decisions(
     scenario: Scenario,
     plan: Plan,
-    own: Mapping[str, Scenario] | None = None,
     *,
     parts: Parts | None = None,
     threads: int | None = None,
@@ -141,23 +139,19 @@ def decisions(
     """Every mechanism on the same owners, which are drawn once for each seed.
 
     A mechanism that buys owner by owner knows no budget. It is run once for all budgets, and of its
-    deals those with most gain per money are struck, as ``run`` does. ``own`` has scenarios of
-    single mechanisms, for settings of learning, menu, floor and surface. ``parts`` has mechanisms
-    that no name finds.
+    deals those with most gain per money are struck, as ``run`` does. ``parts`` has mechanisms that
+    no name finds.
     """
     chosen = {name: (parts or {}).get(name) or find_mechanism(name) for name in plan.mechanisms}
-    scenarios = {name: (own or {}).get(name, scenario) for name in plan.mechanisms}
-    for name, one in scenarios.items():
+    for name, mechanism in chosen.items():
         if name in MECHANISMS:
-            _compile(chosen[name], one)
+            _compile(mechanism, scenario)
     for seed in plan.seeds:
-        drawn = scenario.model_copy(update={"seed": seed}).environment()
-        for name, one in scenarios.items():
-            seeded = one.model_copy(update={"seed": seed})
-            environment = replace(drawn, surface=find_surface(seeded.surface_name()))
-            first = seed == plan.seeds[0]
+        seeded = scenario.model_copy(update={"seed": seed})
+        environment, first = seeded.environment(), seed == plan.seeds[0]
+        for name, mechanism in chosen.items():
             yield from _decisions(
-                name, chosen[name], seeded, environment, plan.budgets, threads, stop, first
+                name, mechanism, seeded, environment, plan.budgets, threads, stop, first
             )
 
 
@@ -236,27 +230,23 @@ def _lying_is_known(mechanism: Mechanism, environment: Environment, budget: floa
 
 
 class Comparison:
-    """A scenario's mechanisms through to the trained model.
-
-    ``own`` and ``parts`` are as in ``decisions``.
-    """
+    """A scenario's mechanisms through to the trained model; ``parts`` is as in ``decisions``."""
 
     def __init__(
         self,
         scenario: Scenario,
         plan: Plan,
         file: TrainingFile,
-        own: Mapping[str, Scenario] | None = None,
         parts: Parts | None = None,
     ) -> None:
         self.scenario, self.plan, self.file = scenario, plan, file
-        self._own, self._parts = own, parts
+        self._parts = parts
         self._decisions: list[Decision] = []
 
     def decide(self, threads: int | None = None, stop: Callable[[], bool] = lambda: False) -> None:
         """Have every mechanism decide in every case; no trade, the baseline of all, first."""
         made = decisions(
-            self.scenario, _no_trade_first(self.plan), self._own,
+            self.scenario, _no_trade_first(self.plan),
             parts=self._parts, threads=threads, stop=stop,
         )  # fmt: skip
         self._decisions = [*made]

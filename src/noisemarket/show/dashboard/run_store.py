@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.files import private_folder, unusable
 from noisemarket.ledger.database import LEDGER_FILE
+from noisemarket.ledger.money import UNITS
 from noisemarket.ledger.store import Ledger, reading
 from noisemarket.market.run_folder import JOB, STATUS, still_runs
 
@@ -181,6 +182,7 @@ class RunStore:
         """What does not change unless a file does."""
         summary, scenario = self.table(run, SUMMARY), self.table(run, SCENARIO)
         kind, people = self.kind(run, status), scenario.get("population")
+        money = scenario.get("market")
         accuracy = summary.get("mean_accuracy", summary.get("accuracy"))
         owners = summary.get("owners", people.get("owners") if isinstance(people, dict) else None)
         return {
@@ -194,6 +196,7 @@ class RunStore:
             "no_trade_accuracy": summary.get("uniform_dp_accuracy"),
             "quality": summary.get("model_quality"),
             "paid": summary.get("total_paid", summary.get("total_payment")),
+            "currency": money.get("currency", UNITS) if isinstance(money, dict) else UNITS,
         }
 
     def kind(self, run: str, status: dict[str, Any]) -> str:

@@ -30,6 +30,7 @@ from noisemarket.show.dashboard.run_store import RunStore, UnknownRun, is_elsewh
 from noisemarket.show.dashboard.security import AccessControl
 from noisemarket.show.style import colour_of, name_of
 
+PresetName = Literal["market", "paper", "fars"]
 STATIC = Path(__file__).parent / "static"
 MOST_ROWS = 500
 AT_ONCE = 2
@@ -58,7 +59,7 @@ class ChangedMarket(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    preset: Literal["market", "paper"] = "market"
+    preset: PresetName = "market"
     settings: dict[str, int | float | str] = Field({}, max_length=50)
 
 
@@ -129,7 +130,7 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
         return store.listing()
 
     @app.get("/api/form", responses=_REFUSED)
-    def form(preset: Literal["market", "paper"] = "market") -> dict[str, Any]:
+    def form(preset: PresetName = "market") -> dict[str, Any]:
         """The settings of a run, explained, with the values of a preset."""
         return forms.form(preset)
 
@@ -185,7 +186,7 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
         return {"rows": run_data.comparison(store, run)}
 
     @app.get("/api/whatif/sliders")
-    def sliders(preset: Literal["market", "paper"] = "market") -> dict[str, Any]:
+    def sliders(preset: PresetName = "market") -> dict[str, Any]:
         """What can be dragged, and where it stands in a preset."""
         return {"sliders": whatif.sliders(preset)}
 

@@ -1,4 +1,4 @@
-// Charts: uPlot in the page's colours, with words and a table of the numbers for who cannot see them.
+// Charts: uPlot in the page's colours, with a description and a table of the numbers for screen readers.
 
 import uPlot from "/static/vendor/uplot/uPlot.esm.js";
 import { colour, h, short } from "/static/dom.js";

@@ -53,10 +53,10 @@ export function contracts(room, run, about) {
         { key: "owner", name: "Owner", header: true, sort: true, cell: (row) => h("a", { href: `#/owner/${encodeURIComponent(run)}/${encodeURIComponent(row.owner)}` }, row.owner) },
         { key: "saving", name: "Saving", num: true, sort: true, cell: (row) => short(row.saving) },
         { key: "sigma", name: "Sigma", num: true, sort: true, cell: (row) => short(row.sigma) },
-        { key: "payment", name: "Payment", num: true, sort: true, cell: (row) => number(row.payment) },
+        { key: "payment", name: `Payment, ${about.currency}`, num: true, sort: true, cell: (row) => number(row.payment) },
         { key: "epsilon", name: "Epsilon", num: true, sort: true, cell: (row) => row.epsilon === null ? "no bound" : short(row.epsilon) },
         { key: "weight", name: "Weight", num: true, sort: true, cell: (row) => row.weight === null ? "–" : perCent(100 * row.weight, 2) },
-        { key: "paid", name: "Paid", num: true, sort: true, cell: (row) => number(row.paid) },
+        { key: "paid", name: `Paid, ${about.currency}`, num: true, sort: true, cell: (row) => number(row.paid) },
         { key: "state", name: "State", sort: true, cell: (row) => row.state ? tag(row.state) : "–" },
       ].filter((column) => about.kind === "run" || !["epsilon", "weight", "paid"].includes(column.key)),
     }) : empty("Nothing matches", "No contract fits what you look for."));

@@ -4,7 +4,8 @@ import { get, post, runPage } from "/static/api.js";
 import { h, problemBox, say } from "/static/dom.js";
 
 export async function show(room, { query }) {
-  const preset = query.get("preset") === "paper" ? "paper" : "market";
+  const presets = ["market", "paper", "fars"], asked = query.get("preset");
+  const preset = presets.includes(asked) ? asked : "market";
   const form = await get(`form?preset=${preset}`);
   const inputs = new Map();
   const trouble = h("div", {});
@@ -43,7 +44,7 @@ export async function show(room, { query }) {
     h("div", { class: "head" }, h("div", { class: "grow" }, h("h1", {}, "New run"),
       h("p", { class: "lead" }, "The values are those of the preset. The run goes on when this page is closed.")),
       h("div", {}, h("label", { class: "sr", for: "preset" }, "Preset"), h("select", { id: "preset", onchange: (event) => { location.hash = `#/new?preset=${event.target.value}`; } },
-        h("option", { value: "market", selected: preset === "market" }, "preset: market"), h("option", { value: "paper", selected: preset === "paper" }, "preset: paper")))),
+        presets.map((one) => h("option", { value: one, selected: preset === one }, `preset: ${one}`))))),
     trouble,
     h("form", { class: "box", novalidate: true, onsubmit: submit },
       h("fieldset", {}, h("legend", {}, "This run"), h("div", { class: "fields" },

@@ -88,7 +88,7 @@ export async function show(room, { parts }) {
       ["Accuracy", perCent(named.market ?? null), named.uniform_dp !== undefined && `${perCent(named.uniform_dp)} without a trade`],
       ["Round", state.rounds ? `${state.round} of ${state.rounds}` : "–"],
       ["Contracts signed", number(state.signed, 0), state.agreed !== null && `${state.agreed} of them trade noise`],
-      ["Paid", number(state.paid), state.contracts_paid ? `${number(state.contracts_paid, 0)} contracts kept` : "when the job is settled"],
+      [`Paid, ${about.currency}`, number(state.paid), state.contracts_paid ? `${number(state.contracts_paid, 0)} contracts kept` : "when the job is settled"],
       ["Broken", number(state.contracts_broken, 0), state.left_out ? `${state.left_out} owners left out` : ""]));
   }
 
@@ -96,7 +96,7 @@ export async function show(room, { parts }) {
   async function result() {
     let one = about;
     try { one = await get(runPath(run)); } catch { /* what was known stays */ }
-    figures.replaceChildren(facts(["Accuracy, by the surface", one.quality === null ? "–" : `≈ ${perCent(one.quality)}`], ["Paid", number(one.paid)], ["Owners", number(one.owners, 0)]));
+    figures.replaceChildren(facts(["Accuracy, by the surface", one.quality === null ? "–" : `≈ ${perCent(one.quality)}`], [`Paid, ${about.currency}`, number(one.paid)], ["Owners", number(one.owners, 0)]));
   }
 
   function negotiation(state, running) {

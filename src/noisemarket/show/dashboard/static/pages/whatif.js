@@ -30,7 +30,7 @@ export async function show(room) {
   const game = new Chart({ title: "The exact equilibrium", why: "What each owner would sell if every pair played the paper's game perfectly, over the owner's privacy cost.", x: "privacy cost of the owner", y: "saving", height: 220 });
 
   room.replaceChildren(
-    h("div", { class: "head" }, h("div", { class: "grow" }, h("h1", {}, "What if"), h("p", { class: "lead" }, "Change the market and see what it would come to. Nothing is trained until you say so."))),
+    h("div", { class: "head" }, h("div", { class: "grow" }, h("h1", {}, "What if"), h("p", { class: "lead" }, "Change the market and see the predicted result. Nothing is trained until you say so."))),
     h("div", { class: "split" },
       h("section", { class: "box stick", "aria-label": "Settings" }, sliders.map(slider), h("div", { class: "tools", style: "margin:.4rem 0 0" }, train, reset)),
       h("div", {}, trouble, out)));
@@ -59,7 +59,7 @@ export async function show(room) {
   function draw(found) {
     if (!drawn) {
       out.replaceChildren(
-        h("section", { class: "box" }, h("h2", {}, "What it would come to"), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "What it would come to" }, h("table", { class: "cards", id: "answers" },
+        h("section", { class: "box" }, h("h2", {}, "Predicted result"), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "What it would come to" }, h("table", { class: "cards", id: "answers" },
           h("caption", {}, "100 owners of the preset market; accuracy as the loss surface predicts it, gains over no trade"),
           h("thead", {}, h("tr", {}, ["By", "Sellers", "Paid", "Accuracy", "Owners gain", "Curator gains"].map((name, i) => h("th", { scope: "col", class: i ? "num" : "" }, name)))), body))),
         h("section", { class: "box" }, frontier.node),
