@@ -1,6 +1,7 @@
 """How fast the pricing game runs: one script, everything compared within one run.
 
     python -m benchmarks game                  throughput, exactness, start-up, scaling (1 minute)
+    python -m benchmarks game --loop           the loop's throughput only
     python -m benchmarks game --million        also the command with 1,000,000 owners (3 minutes)
     python -m benchmarks game --plot FILE.png  also draw the scaling curve
 
@@ -19,7 +20,9 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,18 +31,23 @@ from noisemarket.game.environment import Environment
 from noisemarket.game.exploitability import exploitability
 from noisemarket.machine import machine_in_words
 from noisemarket.market.negotiation import run_options
-from noisemarket.pricing.dypp import Batch, PlayConfig, play_batch
+from noisemarket.pricing.dypp import PlayConfig, play_batch
+from noisemarket.pricing.learning import Batch
 from noisemarket.scenario import Scenario
 
-RESULTS = Path(__file__).resolve().parent / "results"
 MOVING_STEP = 1e6  # policy steps of a millionth: no row ever settles
+CONTESTS: tuple[tuple[str, str, int, dict[str, Any]], ...] = (
+    ("market, reopen on", "market", 5_000, {"reopen": True}),
+    ("market, reopen off", "market", 5_000, {"reopen": False}),
+    ("paper, policies still move", "paper", 5_000, {"step_start": MOVING_STEP}),
+    ("paper, settled", "paper", 50_000, {}),
+)
+"""Name, preset, iterations, and changed settings of the rule."""
 
 
-def config_of(scenario: Scenario, iterations: int, *, moving: bool = False) -> PlayConfig:
+def config_of(scenario: Scenario, iterations: int, **changed: Any) -> PlayConfig:
     config = replace(run_options(scenario).play, iterations=iterations)
-    if moving:
-        config = replace(config, settings=replace(config.settings, step_start=MOVING_STEP))
-    return config
+    return replace(config, settings=replace(config.settings, **changed))
 
 
 def play(environment: Environment, config: PlayConfig) -> Batch:
@@ -103,32 +111,26 @@ class OpenSpielPair:
 
 
 def throughput(rounds: int) -> list[dict[str, object]]:
-    """Pair-iterations per CPU second, ours and OpenSpiel's in turns, on the paper's game."""
-    environment = Scenario.from_preset("paper", owners=200).environment()
-    scenario = Scenario.from_preset("paper", owners=200)
+    """Interactions of a pair per CPU second; on the paper's game in turns with OpenSpiel's."""
     rows: list[dict[str, object]] = []
-    for name, moving, iterations in (
-        ("rows still moving", True, 5_000),
-        ("rows settled", False, 50_000),
-    ):
-        config = config_of(scenario, iterations, moving=moving)
+    for name, preset, iterations, changed in CONTESTS:
+        scenario = Scenario.from_preset(preset, owners=100)
+        environment, config = scenario.environment(), config_of(scenario, iterations, **changed)
         play(environment, replace(config, iterations=10))
-        other = OpenSpielPair(environment, moving=moving)
-        other.play(500 if moving else 4_000)
+        other = None
+        if preset == "paper" and find_spec("open_spiel"):
+            other = OpenSpielPair(environment, moving="step_start" in changed)
+            other.play(500 if changed else 4_000)
         ours, theirs = [], []
         for _ in range(rounds):
-            ours.append(
-                len(environment) * iterations / cpu_seconds(lambda b=config: play(environment, b))
-            )
-            theirs.append(2_000 / cpu_seconds(lambda o=other: o.play(2_000)))
-        rows.append(
-            {
-                "setting": name,
-                "noisemarket_per_cpu_second": max(ours),
-                "open_spiel_per_cpu_second": max(theirs),
-                "ratio": max(ours) / max(theirs),
-            }
-        )
+            spent = cpu_seconds(partial(play, environment, config))
+            ours.append(len(environment) * iterations / spent)
+            if other is not None:
+                theirs.append(2_000 / cpu_seconds(partial(other.play, 2_000)))
+        row: dict[str, object] = {"setting": name, "noisemarket_per_cpu_second": max(ours)}
+        if theirs:
+            row |= {"open_spiel_per_cpu_second": max(theirs), "ratio": max(ours) / max(theirs)}
+        rows.append(row)
     return rows
 
 
@@ -247,6 +249,7 @@ def _negotiate_in_child(owners: int, iterations: int) -> tuple[dict[str, float],
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--million", action="store_true", help="also 1,000,000 owners x 5,000")
+    parser.add_argument("--loop", action="store_true", help="the loop's throughput only")
     parser.add_argument("--plot", metavar="FILE", help="draw the scaling curve")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of the throughput contest")
     parser.add_argument("--json", metavar="FILE", help="also write the figures to this file")
@@ -255,19 +258,15 @@ def main() -> None:
     print(f"Machine: {report['machine']}\n")
 
     report["throughput"] = rows = throughput(options.rounds)
-    print("WoLF-PHC, 13 x 33 levels, pair-iterations per CPU second")
+    print("WoLF-PHC, 13 x 33 levels, interactions of a pair per CPU second")
     for row in rows:
-        print(
-            f"  {row['setting']:18} noisemarket {row['noisemarket_per_cpu_second']:>13,.0f}   "
-            f"OpenSpiel {row['open_spiel_per_cpu_second']:>7,.0f}   ratio {row['ratio']:>7,.0f}"
-        )
-    stored = json.loads((RESULTS / "game-loop.json").read_text(encoding="utf-8"))
-    print(f"\nBeside the loop of commit {stored['old_commit']}, measured once in turns (stored)")
-    for row in stored["rows"]:
-        print(
-            f"  {row['preset']:7} {row['setting']:42} old {row['old_per_cpu_second']:>11,}   "
-            f"new {row['new_per_cpu_second']:>10,}   new / old {row['new_over_old']:.2f}"
-        )
+        beside = "not installed, or another game"
+        if "ratio" in row:
+            beside = f"{row['open_spiel_per_cpu_second']:,.0f}, ratio {row['ratio']:,.0f}"
+        ours = f"{row['noisemarket_per_cpu_second']:>13,.0f}"
+        print(f"  {row['setting']:28} noisemarket {ours}   OpenSpiel {beside}")
+    if options.loop:
+        return
     report["exploitability"] = rows = exact_answers()
     print("\nExact exploitability of both sides, microseconds a pair")
     for row in rows:

@@ -17,9 +17,11 @@ from benchmarks.results_page.accuracy import accuracy_part, epsilon_part
 from benchmarks.results_page.common import ROOT, filled
 from benchmarks.results_page.demo_part import demo_in_words, demo_table
 from benchmarks.results_page.dypp_page import INSTEAD, claims, dypp_parts, readme_claims
+from benchmarks.results_page.engine_part import engine_table
 from benchmarks.results_page.figures import draw
 from benchmarks.results_page.study_parts import (
     cheats_part,
+    fars_part,
     lying_part,
     market_part,
     readme_market,
@@ -35,6 +37,7 @@ MARKED: dict[Path, dict[str, Callable[[], str | None]]] = {
         "times": times_table,
     },
     ROOT / "docs" / "tutorial" / "first-market.md": {"demo": demo_table},
+    ROOT / "benchmarks" / "README.md": {"engine": engine_table},
 }
 """Pages to their marked parts, each with what makes it."""
 
@@ -71,6 +74,7 @@ def page() -> str:
         *market_part(),
         *dypp_parts(),
         *lying_part(),
+        *fars_part(),
         *epsilon_part(),
         *accuracy_part(),
         *cheats_part(),

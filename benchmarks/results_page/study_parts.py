@@ -45,6 +45,34 @@ def readme_market() -> str | None:
     return f"{shown}\n\n`{found['command']}`; ± is half of the 95 % interval over {seeds} seeds."
 
 
+def fars_part() -> list[str]:
+    """Real owners: accuracy by noise, and what the market buys, with 51 states."""
+    title, found, market = "## Real owners: 51 states", stored("fars"), stored("fars-market")
+    if found is None:
+        return [title, not_measured("python -m benchmarks studies fars")]
+    names = {0: "nobody sells", 6: "six sellers, drawn by the seed", 51: "all sell"}
+    rows = [
+        [names[row["sellers"]], f"{row['sigma']:g}", f"{row['accuracy']:.1f}",
+         ", ".join(f"{one:.1f}" for one in row["accuracies"])]
+        for row in found["rows"]
+    ]  # fmt: skip
+    parts = [
+        title,
+        "The preset `fars`: persons in fatal crashes, 51 states with 149 to 7,990 records of their "
+        "own, 30 rounds. The most frequent of five classes has 42.1 % of the records. Test "
+        f"accuracy in per cent, {found['seeds']} seeds; who does not sell adds noise 0.6.",
+        table(["", "noise of sellers", "accuracy", "seeds"], rows),
+        made_by(found),
+    ]
+    if market is not None:
+        parts += [
+            f"The whole market, {len(market['seeds'])} seeds, no budget:",
+            table([*HEADS, "curator's value, predicted", "as trained"], market_rows(market)),
+            f"`{market['command']}`",
+        ]
+    return parts
+
+
 def market_part() -> list[str]:
     """What each mechanism buys for the default job, trained, without a budget."""
     title, found = "## The whole market", stored("campaign")
@@ -131,60 +159,63 @@ def lying_part() -> list[str]:
 SURFACE_WORDS = {"sharded-mnist": "CNN", "features-mnist": "features"}
 
 
+POISONS = "push", "wrong_labels", "free_rider", "backdoor"
+
+
 def cheats_part() -> list[str]:
-    """Poisoners and free riders."""
+    """Poisoners, free riders and backdoors."""
     title = "## Poisoners and free riders"
     found = stored("cheats")
     if found is None:
         return [title, not_measured("python -m benchmarks cheats --poison")]
-    poisoners = [row for row in found["rows"] if row["cheat"] != RIDER]
-    riders = [row for row in found["rows"] if row["cheat"] == RIDER]
-    defences, owners = found["defences"], found["owners"]
+    kinds = {
+        (row["owners"], row["sold"], row["sigma"], row["cheat"], row["cheats"]): row
+        for row in found["rows"]
+    }
+    jobs = {key[:3]: None for key in kinds}
+    lines = [
+        cheats_line(job, count, kinds)
+        for job in jobs
+        for count in sorted({key[4] for key in kinds if key[:3] == job} - {0})
+    ]
+    one = (20, "a tenth", 0.1)
+    cost = [f"{_lost(kinds, one, kind, 1):.1f}" for kind in ("wrong_labels", "push")]
     return [
         title,
-        f"Features, {owners} owners, {found['rounds']} rounds, one seed. A tenth of the owners has "
-        "sold down to noise 0.1; half of the cheats are among them if there are enough. "
-        "[What is checked](market.md#is-the-contracted-noise-there), [every "
-        "cheat](market.md#which-cheats-are-found).",
-        f"{cheats_finding(poisoners, defences)} Test accuracy in per cent; in brackets, if any, "
-        "how many of the cheats are found, and how many more are not paid:",
+        "Cheats whose noise is right pass every test and are paid; [the weight "
+        "cap](market.md#bounding-the-harm) bounds what they do. One of 20 owners that trains on "
+        f"wrong labels costs {cost[0]} points at sigma 0.1; one that spends the whole clip against "
+        f"the model costs {cost[1]}. Features, 20,000 records of MNIST, {found['rounds']} rounds, "
+        f"{found['seeds']} seeds, defaults; a tenth of the owners, at least two, or all have sold "
+        "down to sigma, the others keep 0.6, and the cheats are among the sellers, who weigh most.",
+        "Points of test accuracy that cheats cost. *push*: minus its update, stretched to the "
+        "clip; *wrong labels*: trains on labels moved by one; *free rider*: sends noise alone; "
+        "*backdoor*: trains on records with a bright corner, all called class 0. The last column "
+        "has how many test records of other classes the model takes for class 0 if they bear that "
+        "corner, in per cent (in brackets: without a cheat).",
         table(
-            ["cheats", "what they send", *defences],
-            [[_who(row, owners), _sent(row), *_accuracies(row)] for row in poisoners + riders],
+            ["owners", "sold", "sigma", "cheats", "accuracy without", "push", "wrong labels",
+             "free rider", "backdoor", "backdoor opens"], lines,
         ),
-        "Free riders train nothing and send the right noise, so no check finds them; a weight cap "
-        "bounds what they spoil.",
         made_by(found),
-    ]
+    ]  # fmt: skip
 
 
-RIDER = "free_rider"
+Job = tuple[int, str, float]
+Kinds = dict[tuple[int, str, float, str, int], Document]
 
 
-def _who(row: Document, owners: int) -> str:
-    return f"{row['cheats']} of {owners}" if row["cheats"] else "none"
+def _lost(kinds: Kinds, job: Job, kind: str, count: int) -> float:
+    honest, bad = kinds[(*job, "none", 0)], kinds[(*job, kind, count)]
+    return float(np.mean(honest["accuracies"]) - np.mean(bad["accuracies"]))
 
 
-def _sent(row: Document) -> str:
-    return f"`{row['cheat']}`" if row["cheats"] else ""
-
-
-def _accuracies(row: Document) -> list[str]:
-    cells = zip(row["accuracies"], row["found"], row["unpaid"], strict=True)
+def cheats_line(job: Job, count: int, kinds: Kinds) -> list[str]:
+    """What so many cheats of each kind cost in a job."""
+    honest = kinds[(*job, "none", 0)]
+    opens = kinds[(*job, "backdoor", count)]["opened"]
+    lost = [f"{_lost(kinds, job, kind, count):.1f}" for kind in POISONS]
     return [
-        f"{one:.1f}" + (f" ({seen}, {max(unpaid - seen, 0)})" if seen or unpaid else "")
-        for one, seen, unpaid in cells
-    ]
-
-
-def cheats_finding(rows: list[Document], defences: list[str]) -> str:
-    """The worst that poisoners do under each defence."""
-    worst = [
-        min((row["accuracies"][at], row["cheat"]) for row in rows if row["cheats"])
-        for at in range(len(defences))
-    ]
-    words = [
-        f"{low:.1f} % by `{kind}` ({defence})"
-        for (low, kind), defence in zip(worst, defences, strict=True)
-    ]
-    return f"The worst that poisoners bring the model to: {listed(words)}."
+        str(job[0]), job[1], f"{job[2]:g}", str(count), pm(honest["accuracies"]), *lost,
+        f"{np.mean(opens):.0f} ({np.mean(honest['opened']):.0f})",
+    ]  # fmt: skip

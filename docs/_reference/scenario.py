@@ -87,7 +87,11 @@ def _keys(
             default = market if same else f"{market}, in `paper` {paper}"
         symbol = symbols.get(name, "")
         meaning = re.sub(r"(\[\[\w+\]\])", r"`\1`", field.description or "")
-        about = "; ".join(part for part in (_short(allowed[name]), code(symbol)) if part)
+        said = all(
+            one in meaning or one in ("true", "false") for one in allowed[name].split(" or ")
+        )
+        bounds = "" if said else _short(allowed[name])
+        about = "; ".join(part for part in (bounds, code(symbol)) if part)
         shown = f"{code(prefix + name)} = {default}" + (f" ({about})" if about else "")
         rows.append((shown, meaning.removeprefix(f"{symbol}: ")))
     return items(rows)

@@ -2,19 +2,52 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from flwr.app import Array, ArrayRecord, Message, RecordDict
+from flwr.common.constant import SType
 from tests.conformance.channel_suite import ChannelConformance, Open
 from tests.flower.market_common import BOUNDS, grid_of
 
-from noisemarket.flower.flower_channel import FlowerChannel
+from noisemarket.flower.flower_channel import FlowerChannel, _reply
 from noisemarket.flower.line import Bounds
 from noisemarket.market.channel import Channel
 from noisemarket.market.run_folder import MarketFolder
+from noisemarket.owner.owner_messages import Refused, Train
 from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.process
+
+
+def saved(save: Callable[..., None], **named: Any) -> bytes:
+    file = io.BytesIO()
+    save(file, **named)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        saved(np.savez, weights=np.zeros(3, np.float32)),
+        saved(np.save, arr=np.array([{}]), allow_pickle=True),
+        saved(np.save, arr=np.zeros(1000))[:-1],
+        b"\x93NUMPY\x01\x00F\x00{'descr': '<f8', 'fortran_order': False, 'shape': (10**12,)}",
+        b"",
+    ],
+    ids=["npz", "pickle", "cut off", "huge", "empty"],
+)
+def test_only_an_array_is_taken_for_an_upload(sent: bytes) -> None:
+    """Whatever else an owner sends as its update, the curator goes on without it."""
+    record = ArrayRecord({"weights": Array("float32", (3,), SType.NUMPY, sent)})
+    asked = Message(RecordDict(), 1, "train")
+    reply = Message(RecordDict({"arrays": record}), reply_to=asked)
+    question = Train("job-1", 1, 0.1, np.zeros(3, np.float32))
+    assert _reply(question, reply) == Refused("unusable answers")
 
 
 class TestFlowerChannel(ChannelConformance):

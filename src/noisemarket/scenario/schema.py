@@ -116,8 +116,8 @@ class GameSection(Section):
     )
     surface: str = Field(
         "auto",
-        description="loss surface: auto (the shipped one of the model), printed (the paper's), a "
-        "name, or the path of a surface file",
+        description="loss surface: auto (measured for this job), printed (the paper's), a name, or "
+        "the path of a surface file",
     )
     sigma_max: Positive = Field(0.6, description="noise scale if nothing is traded")
     saving_levels: int = Field(12, ge=1, le=10_000, description="J: steps of the saving grid")
