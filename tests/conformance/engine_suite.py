@@ -59,8 +59,6 @@ MODELS: dict[str, ModelMaker] = {
     "linear": LinearMaker(4, 256),
 }
 CASES = [(model, protection) for model in MODELS for protection in PROTECTIONS]
-ONCE_EACH = [("cnn", "sharded"), ("linear", "paper"), ("linear", "dp_sgd")]
-"""Every model and every protection once."""
 
 Open = Callable[[Order], Engine]
 Uploads = dict[int, Upload | None]
@@ -276,17 +274,6 @@ class EngineConformance:
             asked = Charged(engine, account, order.job)
             list(train(asked, order.job, account, order.plan, state))
         assert asked.rounds == 3
-
-
-class AcrossProcesses(EngineConformance):
-    """The suite where processes load a model's libraries anew: how a model and a protection go
-    together is not for these engines to get wrong, and is tried in one process."""
-
-    @pytest.mark.parametrize(("model", "protection"), ONCE_EACH)
-    def test_the_same_bits_whatever_the_engine(
-        self, open_engine: Open, model: str, protection: str
-    ) -> None:
-        super().test_the_same_bits_whatever_the_engine(open_engine, model, protection)
 
 
 class Charged(FaultyEngine):

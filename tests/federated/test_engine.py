@@ -6,6 +6,7 @@ import contextlib
 import copy
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -79,7 +80,7 @@ def named_memory(*processes: int) -> set[str]:
         found |= {path.name for path in Path("/dev/shm").glob(f"*-{pid}-*")}
         with contextlib.suppress(OSError):
             maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
-            found |= {line for line in maps if "/dev/shm/" in line}
+            found |= {line for line in maps if re.search("/dev/shm/[^/]+$", line)}
     return found
 
 

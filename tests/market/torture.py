@@ -29,6 +29,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -190,7 +191,9 @@ def mapped(pid: int) -> set[Path]:
             with contextlib.suppress(OSError):
                 lines = Path(f"/proc/{one}/maps").read_text().splitlines()
                 found |= {
-                    Path(line[line.index("/dev/shm/") :]) for line in lines if "/dev/shm/" in line
+                    Path(line[seen.start() :])
+                    for line in lines
+                    if (seen := re.search("/dev/shm/[^/]+$", line))
                 }
     return {path for path in found if "(deleted)" not in path.name}
 
