@@ -255,11 +255,12 @@ def test_a_receipt_finds_what_no_key_can(run: Path, capsys: pytest.CaptureFixtur
     for file in (receipt, signing):
         assert ended(str(run), "--receipt", file) == 0
         assert "The receipt holds" in capsys.readouterr().out
-    rewrite(str(run / "ledger.sqlite"), cut_to_a_seal)
-    assert ended(str(run), "--curator-key", curator) == 0
-    assert ended(str(run), "--receipt", signing) == 0
+    ledger = str(run / "ledger.sqlite")  # alone: the folder's other files would tell
+    rewrite(ledger, cut_to_a_seal)
+    assert ended(ledger, "--curator-key", curator) == 0
+    assert ended(ledger, "--receipt", signing) == 0
     capsys.readouterr()
-    assert ended(str(run), "--receipt", receipt) == 1
+    assert ended(ledger, "--receipt", receipt) == 1
     said = capsys.readouterr().err
     assert "does not hold entry" in said
     assert len(said.splitlines()) == 1
