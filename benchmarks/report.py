@@ -21,6 +21,7 @@ from benchmarks.results_page.engine_part import engine_table
 from benchmarks.results_page.figures import draw
 from benchmarks.results_page.study_parts import (
     cheats_part,
+    fars_part,
     lying_part,
     market_part,
     readme_market,
@@ -73,6 +74,7 @@ def page() -> str:
         *market_part(),
         *dypp_parts(),
         *lying_part(),
+        *fars_part(),
         *epsilon_part(),
         *accuracy_part(),
         *cheats_part(),

@@ -4,6 +4,7 @@
     python -m benchmarks studies adaptation    # privacy costs halve or double half-way
     python -m benchmarks studies lying         # what owners gain by lying, without a budget
     python -m benchmarks studies per-record    # accuracy of the default protection by epsilon
+    python -m benchmarks studies fars          # accuracy by noise where 51 states are the owners
 
 docs/explanation/results.md is made from what they store. Trainings are kept in ``runs/`` and not
 repeated.
@@ -119,6 +120,27 @@ def per_record(seeds: int, workers: int | None) -> dict[str, Any]:
     return {"seeds": seeds, "rows": rows}
 
 
+def fars(seeds: int, workers: int | None) -> dict[str, Any]:
+    """Accuracy with 51 states as owners: all noise, six sellers by the seed, all, no noise."""
+    scenario = Scenario.from_preset("fars")
+    owners, most = scenario.population.owners, scenario.game.sigma_max
+    file = TrainingFile(training_file("study-fars"))
+    rows: Rows = []
+    for sellers, sigma in ((0, most), (6, 0.1), (owners, 0.1), (owners, 0.0)):
+        tasks = []
+        for seed in range(1, seeds + 1):
+            noise = np.full(owners, most)
+            noise[np.random.default_rng((seed, 11)).permutation(owners)[:sellers]] = sigma
+            tasks.append(TrainingTask(seed, noise))
+        file.train(scenario, tasks, workers=workers)
+        ends = [file.results[task.key].accuracies[-1] for task in tasks]
+        row = {"sellers": sellers, "sigma": sigma, "accuracies": ends}
+        row |= {"accuracy": float(np.mean(ends)), "half_width": half_width(ends)}
+        rows.append(row)
+        print(row, flush=True)
+    return {"seeds": seeds, "rows": rows}
+
+
 def lying(seeds: int, _workers: int | None) -> dict[str, Any]:
     """What owners gain by lying to each mechanism without a budget, beside what honesty brings."""
     rows: Rows = []
@@ -147,6 +169,7 @@ STUDIES: dict[str, tuple[Callable[[int, int | None], dict[str, Any]], int]] = {
     "sensitivity": (sensitivity, 5),
     "adaptation": (adaptation, 10),
     "per-record": (per_record, 10),
+    "fars": (fars, 3),
     "lying": (lying, 10),
 }
 """Each study and over how many seeds."""

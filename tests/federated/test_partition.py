@@ -238,6 +238,7 @@ class TestFigure:
     def test_is_drawn(self, tmp_path: Path, owners: int, classes: int) -> None:
         labels = np.arange(6000) % classes
         dealt = dirichlet_partition(labels, owners, 0.5, np.random.default_rng(1))
-        files = draw_partition(tmp_path, dealt, labels)
+        names = [f"owner {number}" for number in range(owners)]
+        files = draw_partition(tmp_path, dealt, labels, names)
         assert [file.name for file in files] == ["partition.png", "partition.svg"]
         assert all(file.stat().st_size > 5000 for file in files)

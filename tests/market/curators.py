@@ -58,13 +58,13 @@ def look(root: Path, budget: float) -> dict[str, Balance]:
     """What must hold at any time; gives the balance of each owner."""
     found = {}
     for wallet in wallets(root):
-        accountant, spent = RdpAccountant([ORDER]), list[float]()
+        accountant, spent, balance = RdpAccountant([ORDER]), list[float](), Balance()
         for line in wallet.history():
             if line["did"] == "spend":
                 terms = Reservation.from_row(line["open"][line["job"]]).terms
                 accountant.compose(GaussianDpEvent(terms.noise_multiplier))
                 spent.append(line["rho"])
-        balance = wallet.account()
+            balance = Balance.of(line)  # others go on meanwhile
         if balance.spent + balance.reserved > budget * (1 + 1e-9):
             raise Violation(f"{wallet.owner} has passed its budget: {balance}")
         for mine in (balance.spent, math.fsum(spent)):
@@ -73,7 +73,7 @@ def look(root: Path, budget: float) -> dict[str, Balance]:
                 raise Violation(f"{wallet.owner} has spent {mine}, dp_accounting says {theirs}")
         for contract in wallet.folder.glob(f"jobs/*/{CONTRACT}"):
             job = contract.parent
-            if not (job / STATEMENT).exists() and job.name not in wallet.account().open:
+            if job.name not in wallet.account().open and not (job / STATEMENT).exists():
                 raise Violation(f"{wallet.owner} has lost the reservation of {job.name}")
         found[wallet.owner] = balance
     return found
@@ -150,8 +150,9 @@ def wave(place: Path, images: Path, curators: int, kills: int, rng: random.Rando
                 done += [folder] if code == 0 else []
             if left and killed < kills:
                 folder = rng.choice(list(left))
-                os.kill(left[folder], signal.SIGKILL)
-                os.waitpid(left[folder], 0)
+                pid = left.pop(folder)
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
                 killed += 1
                 look(root, budget)
                 left[folder] = begin(images, folder, root, budget)

@@ -116,7 +116,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Any:
         rows = [owner_row(i, 0.5, *one) for i, one in enumerate(sellers)]
         rows += [owner_row(i, 0.0, 0.093, 0.0) for i in range(len(rows), 100)]
         order = SimpleNamespace(job=SimpleNamespace(partition=None, data=SimpleNamespace(
-            train_labels=None)))  # fmt: skip
+            train_labels=None)), names=())  # fmt: skip
         outcome: Any = SimpleNamespace(
             negotiation=game, mechanism=game.scenario.mechanism, owners=rows,
             results=results(82.0), order=order, currency="EUR",

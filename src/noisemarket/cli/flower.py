@@ -75,6 +75,9 @@ def owner(
     privacy_cost: Annotated[float, Option(help="What privacy costs the owner.", min=0.0)],
     rho_cap: Annotated[float, Option(help="Most zCDP that it sells in one job.", min=0.0)],
     curator_key: Annotated[str, Option(help="The only curator to accept: its public key.")],
+    rho_budget: Annotated[
+        float | None, Option(help="Most zCDP that it sells in all jobs together.", min=0.0)
+    ] = None,
     markup: Annotated[float, Option(help="What it wants above its cost, as a share.")] = 0.2,
     payment_value: Annotated[float, Option(help="lambda_r: its value of a payment.")] = 0.08,
     privacy_weight: Annotated[float, Option(help="nu: its weight of privacy loss.")] = 2.5,
@@ -90,6 +93,8 @@ def owner(
         raise BadInput("--curator-key", curator_key, "give the 64 hex digits of the curator's key.")
     path = Path(folder)
     config = {"owner": name, "curator-key": curator_key, "rho-cap": rho_cap}
+    if rho_budget is not None:
+        config["rho-budget"] = rho_budget
     preferences = {
         "privacy_cost": privacy_cost,
         "markup": markup,

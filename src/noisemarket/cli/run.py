@@ -281,7 +281,9 @@ def complete(
 def _whose(choices: Choices, folder: RunFolder) -> list[str]:
     """Whether the owners outlive the run, and what they have left."""
     if (root := choices.get("owners_folder")) is None:
-        return ["Owners are simulated, and thrown away with this run: --owners-folder keeps them."]
+        return [
+            "This run acts for the owners, and throws their keys away: --owners-folder keeps them."
+        ]
     from noisemarket.show.account_report import write_accounts
 
     return write_accounts(folder, Path(root))

@@ -76,6 +76,7 @@ def deal_out(
     """
     scenario, environment, job = market.scenario, market.environment, market.order.job
     configs: dict[str, NodeConfig] = {}
+    numbers = list(own_numbers(market))
     for index, owner in enumerate(environment.population):
         folder = OwnerFolder(owner.name, owner_folder(root, owner.name))
         private_folder(folder.path)
@@ -84,7 +85,7 @@ def deal_out(
             held = job.partition.indices[index]
             images = job.data.ready(job.data.train_images[held])
             folder.keep_records(images, job.data.train_labels[held], digest=np.array(own))
-        folder.keep_private(own_numbers(scenario, environment, index), renew=renew)
+        folder.keep_private(numbers[index], renew=renew)
         config: dict[str, Value] = {"owner": owner.name, "owner-folder": str(folder.path.resolve())}
         if curator_key:
             config["curator-key"] = curator_key

@@ -8,7 +8,8 @@ sells nothing, and takes no part in a job, that its budget does not cover.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,6 @@ from noisemarket.owner.simulated import SimulatedOwner, preferences
 from noisemarket.owner.wallet import Wallet
 from noisemarket.pricing.draws import seeds
 from noisemarket.privacy.zcdp import sigma_for_rho
-from noisemarket.scenario import Scenario
 
 LIMITS = "floors.json"
 """In the owners' part of a run folder: the least noise of each owner when the job began."""
@@ -32,17 +32,22 @@ LIMITS = "floors.json"
 _OWN = ("privacy_cost", "markup", "floor")
 
 
-def own_numbers(scenario: Scenario, environment: Environment, index: int) -> dict[str, Any]:
-    """What a scenario says of an owner, as ``private.json`` holds it."""
-    privacy = scenario.privacy
+def own_numbers(market: PreparedMarket) -> Iterator[dict[str, Any]]:
+    """What a scenario says of each owner, as ``private.json`` holds it."""
+    scenario, environment = market.scenario, market.environment
+    privacy, floors = scenario.privacy, environment.population.floor
+    if math.isfinite(market.order.budgets[0].rho_cap):  # which has raised the floors of this job
+        floors = scenario.environment().population.floor
     budgets = {"rho_budget": privacy.rho_budget, "epsilon_budget": privacy.epsilon_budget}
-    return {
-        "changes": [],
-        **preferences(environment, index, seeds(scenario.play_seed())[0]),
-        **{name: value for name, value in budgets.items() if value > 0.0},
-        "budget_delta": privacy.delta,
-        "neighbours": privacy.neighbours,
-    }
+    for index, floor in enumerate(floors.tolist()):
+        yield {
+            "changes": [],
+            **preferences(environment, index, seeds(scenario.play_seed())[0]),
+            "floor": floor,
+            **{name: value for name, value in budgets.items() if value > 0.0},
+            "budget_delta": privacy.delta,
+            "neighbours": privacy.neighbours,
+        }
 
 
 def records_of(market: PreparedMarket, index: int) -> str:
@@ -68,9 +73,10 @@ def with_lasting_owners(
     dimension, sigma_max = order.job.first_weights().size, scenario.game.sigma_max
     owners, floors = list[SimulatedOwner](), dict[str, float]()
     columns: dict[str, list[float]] = {name: [] for name in _OWN}
-    for index, name in enumerate(map(str, environment.population.names)):
+    names = map(str, environment.population.names)
+    for index, (name, numbers) in enumerate(zip(names, own_numbers(market), strict=True)):
         own_folder = OwnerFolder(name, private_folder(owner_folder(root, name)))
-        own_folder.keep_private(own_numbers(scenario, environment, index), renew=renew)
+        own_folder.keep_private(numbers, renew=renew)
         own = own_folder.private()
         wallet = Wallet(own_folder.path, name, records_of(market, index))
         owner = SimulatedOwner(own_folder, own, wallet)
@@ -78,7 +84,8 @@ def with_lasting_owners(
             size = int(order.job.partition.sizes[index])
             relation = own_folder.neighbours()
             sensitivity = order.job.protection.sensitivity(dimension, size, relation)
-            least = sigma_for_rho(sensitivity, owner.allowed() / order.plan.rounds)
+            allowed = min(owner.allowed(), order.budgets[index].rho_cap)
+            least = sigma_for_rho(sensitivity, allowed / order.plan.rounds)
             floors[name] = max(float(own["floor"]), least)
         else:
             floors[name] = float(known[name])

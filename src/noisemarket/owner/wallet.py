@@ -75,6 +75,13 @@ class Balance:
     closed: float = 0.0
     open: Mapping[str, Reservation] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, line: Mapping[str, Any]) -> Balance:
+        """What a line of a wallet says."""
+        rows = {name: Reservation.from_row(row) for name, row in line["open"].items()}
+        closed = infinite(line["closed"])
+        return cls(line["number"], line["digest"], line["jobs"], closed, rows)
+
     @property
     def spent(self) -> float:
         """The rho of all releases so far."""
@@ -277,13 +284,7 @@ class Wallet:
             try:
                 if line["digest"] != _digest(content):
                     raise ValueError
-                account = Balance(
-                    line["number"],
-                    line["digest"],
-                    line["jobs"],
-                    infinite(line["closed"]),
-                    {name: Reservation.from_row(row) for name, row in line["open"].items()},
-                )
+                account = Balance.of(line)
             except (BadInput, ValueError, TypeError, LookupError, AttributeError):
                 raise self._wrong("is damaged in its last line: restore it.") from None
         if note is not None:

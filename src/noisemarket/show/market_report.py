@@ -188,7 +188,9 @@ def draw_market(
     _draw_payments(right, outcome)
     figures, job = folder.path / "figures", outcome.order.job
     drawn = save(canvas, figures, "market")
-    return drawn + draw_partition(figures, job.partition, job.data.train_labels)
+    return drawn + draw_partition(
+        figures, job.partition, job.data.train_labels, outcome.order.names
+    )
 
 
 def _draw_game(axes: Sequence[Axes], game: Negotiation, trace: Trace) -> None:

@@ -20,7 +20,8 @@ from noisemarket.show.style import figure, label, save, table_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_MOST_NAMED = 40
+_LONG = 3  # letters of a name that is written upwards
+_MOST_NAMED = 60
 """Owners that are named on the axis, at most."""
 _INK = "#1f5fa8"
 _QUIET = "#8a8a8a"
@@ -77,11 +78,11 @@ def draw_training(
 
 @dataclass(frozen=True, eq=False)
 class Holdings:
-    """Owners' indices and their images by class, in the order in which they are drawn.
+    """Owners' indices and their records by class, in the order in which they are drawn.
 
     Owners stand beside those of the same main class, those with most of it first, so that uneven
     holdings show as blocks and even ones as level bands. ``effective_classes`` is the exponential
-    of the label entropy, from 1 to all; ``whole`` the same of all images: what an IID owner has.
+    of the label entropy, from 1 to all; ``whole`` the same of all records: what an IID owner has.
     """
 
     owner: IntArray
@@ -103,8 +104,10 @@ def holdings(partition: Partition, labels: ArrayLike) -> Holdings:
     )
 
 
-def draw_partition(folder: Path, partition: Partition, labels: ArrayLike) -> list[Path]:
-    """Each owner's images by class, of how many classes in effect, and how many images that is."""
+def draw_partition(
+    folder: Path, partition: Partition, labels: ArrayLike, names: Sequence[str] = ()
+) -> list[Path]:
+    """Each owner's records by class, of how many classes in effect, and how many there are."""
     shown = holdings(partition, labels)
     owners, classes = shown.counts.shape
     canvas, axes = figure(3, size=(4.4, 3.8))
@@ -113,7 +116,9 @@ def draw_partition(folder: Path, partition: Partition, labels: ArrayLike) -> lis
     _draw_map(canvas, wide, shown)
     wide.grid(visible=False)
     if owners <= _MOST_NAMED:
-        wide.set_xticks(range(owners), [str(owner) for owner in shown.owner])
+        called = [names[owner] if names else str(owner) for owner in shown.owner.tolist()]
+        long = max(map(len, called)) > _LONG
+        wide.set_xticks(range(owners), called, rotation=90 if long else 0)
         wide.tick_params(axis="x", length=0, labelsize=9 if owners <= 25 else 7)
     named = "owner" if owners <= _MOST_NAMED else f"{owners:,} owners"
     label(wide, "Who holds what", f"{named}, sorted by main class", "class")
@@ -123,15 +128,15 @@ def draw_partition(folder: Path, partition: Partition, labels: ArrayLike) -> lis
     evenness.text(98, shown.whole, "IID", color=_QUIET, fontsize=9, va="bottom", ha="right")
     evenness.set_ylim(0, classes * 1.08)
     label(evenness, "Classes per owner", "owners, %, fewest first", "effective classes")
-    images = shown.counts.sum(axis=1)
-    _draw_curve(sizes, images)
-    sizes.set_ylim(0, float(images.max()) * 1.08)
-    label(sizes, "Images per owner", "owners, %, fewest first", "images")
+    records = shown.counts.sum(axis=1)
+    _draw_curve(sizes, records)
+    sizes.set_ylim(0, float(records.max()) * 1.08)
+    label(sizes, "Records per owner", "owners, %, fewest first", "records")
     return save(canvas, folder, "partition")
 
 
 def _draw_map(canvas: Any, axis: Axes, shown: Holdings) -> None:
-    """A column for each owner, darker where more of its images are.
+    """A column for each owner, darker where more of its records are.
 
     The scale is the same in every figure and finer at the low end, so that both one class for
     each owner and almost even shares can be read.
@@ -152,7 +157,7 @@ def _draw_map(canvas: Any, axis: Axes, shown: Holdings) -> None:
     if classes <= 10:
         axis.set_yticks(range(classes))
     bar = canvas.colorbar(image, ax=axis, pad=0.015, aspect=28, ticks=[0, 1, 5, 10, 25, 50, 100])
-    bar.set_label("% of the owner's images")
+    bar.set_label("% of the owner's records")
     bar.minorticks_off()
     bar.outline.set_visible(False)
 
