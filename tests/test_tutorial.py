@@ -38,7 +38,10 @@ def test_a_small_market_is_as_the_tutorial_shows_it(tmp_path: Path) -> None:
 @pytest.mark.training
 @pytest.mark.process
 @pytest.mark.usefixtures("undrawn")
-def test_tables_of_hospitals_are_as_the_page_shows_them(tmp_path: Path) -> None:
+def test_tables_of_hospitals_are_as_the_page_shows_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOISEMARKET_SURFACES", str(tmp_path / "surfaces"))
     pytest.importorskip("pyarrow")  # the extra "tables"
     root = PAGE.parents[2]
     (tmp_path / "examples").symlink_to(root / "examples")
@@ -57,9 +60,9 @@ def test_tables_of_hospitals_are_as_the_page_shows_them(tmp_path: Path) -> None:
     listed = [line.split()[1:] for line in call_here(*ledger, cwd=tmp_path).stdout.splitlines()]
     assert len(rows) == 2
     assert [row for row in rows if row not in listed] == []
-    assert "Owner juniper" in call_here(*statement, cwd=tmp_path).stdout
+    assert "Owner calder" in call_here(*statement, cwd=tmp_path).stdout
     readme = (root / "README.md").read_text(encoding="utf-8")
-    for figure in re.findall(r"(\d+ of 12) hospitals .* for ([\d.]+) in all.* ([\d.]+ %)", readme)[
-        0
-    ]:
+    for figure in re.findall(
+        r"(\d+ of 12) hospitals .* for ([\d.]+ EUR) in all.* ([\d.]+ %)", readme
+    )[0]:
         assert figure in seen

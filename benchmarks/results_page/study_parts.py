@@ -15,10 +15,10 @@ SHORT = (NO_TRADE, "dypp", "clock", "best_portfolio")
 
 
 def market_rows(found: Document, names: Sequence[str] | None = None) -> list[list[str]]:
-    """Each mechanism without a budget: ``HEADS``, and the curator's value in two columns."""
+    """Each mechanism with the stated budget: ``HEADS``, and the curator's value in two columns."""
     ends: dict[str, list[Document]] = {}
     for row in found["rows"]:
-        if row["budget"] is None or row["mechanism"] == NO_TRADE:
+        if row["budget"] == found.get("budget") or row["mechanism"] == NO_TRADE:
             ends.setdefault(row["mechanism"], []).append(row)
     base = {row["seed"]: row["accuracy"] for row in ends[NO_TRADE]}
     lines = []
@@ -66,7 +66,8 @@ def fars_part() -> list[str]:
     ]
     if market is not None:
         parts += [
-            f"The whole market, {len(market['seeds'])} seeds, no budget:",
+            f"The whole market, {len(market['seeds'])} seeds, with a budget of "
+            f"{market['budget']:g}, which nobody uses up:",
             table([*HEADS, "curator's value, predicted", "as trained"], market_rows(market)),
             f"`{market['command']}`",
         ]

@@ -249,17 +249,18 @@ def ended(*words: str) -> int:
 
 
 def test_a_receipt_finds_what_no_key_can(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = str(run / "ledger.sqlite")  # the folder has heads of its own
     curator = KeyPair.load(run / "curator").public_hex
     receipt = str(next(run.glob("owners/*/settlement-receipt.json")))
     signing = str(next(run.glob("owners/*/signing-receipt.json")))
     for file in (receipt, signing):
-        assert ended(str(run), "--receipt", file) == 0
+        assert ended(where, "--receipt", file) == 0
         assert "The receipt holds" in capsys.readouterr().out
-    rewrite(str(run / "ledger.sqlite"), cut_to_a_seal)
-    assert ended(str(run), "--curator-key", curator) == 0
-    assert ended(str(run), "--receipt", signing) == 0
+    rewrite(where, cut_to_a_seal)
+    assert ended(where, "--curator-key", curator) == 0
+    assert ended(where, "--receipt", signing) == 0
     capsys.readouterr()
-    assert ended(str(run), "--receipt", receipt) == 1
+    assert ended(where, "--receipt", receipt) == 1
     said = capsys.readouterr().err
     assert "does not hold entry" in said
     assert len(said.splitlines()) == 1
