@@ -9,11 +9,13 @@ from __future__ import annotations
 import argparse
 import hashlib
 import re
+import tomllib
 import zipfile
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import tomli_w
 
 from noisemarket.federated.columns import COLUMNS, Category, Description
 from noisemarket.federated.fars import HERE, OWNERS, RECORDS
@@ -43,6 +45,16 @@ def keel(text: str) -> tuple[dict[str, str], list[list[str]]]:
     attributes = dict(re.findall(r"@attribute\s+(\S+)\s+(.*)", head))
     rows = [row.split(",") for row in body.split("\n") if row.strip()]
     return attributes, [[value.strip() for value in row] for row in rows]
+
+
+def with_shares(description: Description, records: np.ndarray) -> Description:
+    """The description with public shares: half-way from equal ones to those of test records."""
+    document = tomllib.loads(description.text)
+    for codes, (name, column) in zip(records.T, description.used.items(), strict=True):
+        seen = np.bincount(codes[codes < column.width], minlength=column.width) / len(codes)
+        shares = (seen + 1.0 / column.width) / 2.0
+        document["columns"][name]["shares"] = [round(float(one), 2) for one in shares]
+    return Description.parse(tomli_w.dumps(document))
 
 
 def main() -> None:
@@ -85,6 +97,7 @@ def main() -> None:
             encoded.append([column.codes.get(value, column.other) for value in values])
         else:
             encoded.append(column.encode(values.astype(float)).astype(int).tolist())
+    description = with_shares(description, np.array(encoded).T[test])
     label = description.label.codes
     save_arrays(
         HERE / RECORDS, compressed=True,

@@ -330,7 +330,8 @@ class Campaign:
         try:
             while True:
                 pid = begin(job, self.images, log)
-                code = wait_for(pid, self.rng.uniform(0.0, takes))
+                longest = takes * (1 + job.kills / 10)  # on a busy machine it would never get on
+                code = wait_for(pid, self.rng.uniform(0.0, longest))
                 memory = mapped(pid)
                 if code is None:
                     code = kill(job, pid, self.server, self.rng)

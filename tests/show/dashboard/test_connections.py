@@ -97,6 +97,7 @@ def test_one_address_has_so_many_connections(connect: Connect) -> None:
     assert heard.endswith(b"hi")
 
 
+@pytest.mark.process
 def test_of_simultaneous_starts_of_one_name_one_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
