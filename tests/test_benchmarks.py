@@ -1,9 +1,8 @@
-"""Every benchmark can be imported and asked for help, peers apart that are not installed."""
+"""Every benchmark can be imported; peers are measured in environments of their own."""
 
 from __future__ import annotations
 
 import importlib
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,17 +11,10 @@ FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
 MODULES = sorted(
     ".".join(path.relative_to(FOLDER.parent).with_suffix("").parts)
     for path in FOLDER.rglob("*.py")
-    if path.name not in ("__init__.py", "__main__.py")
+    if path.name not in ("__init__.py", "__main__.py") and path.parent.name != "peers"
 )
-OPTIONAL = ("flwr", "opacus", "open_spiel", "pfl", "ray", "torch")
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_benchmark_can_be_imported(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", [name, "{}"])  # some contestants read their task at once
-    try:
-        importlib.import_module(name)
-    except ModuleNotFoundError as missing:
-        if missing.name not in OPTIONAL:
-            raise
-        pytest.skip(f"{missing.name} is not installed")
+def test_a_benchmark_can_be_imported(name: str) -> None:
+    importlib.import_module(name)

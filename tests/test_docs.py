@@ -250,21 +250,6 @@ def test_the_table_of_mechanisms_is_what_the_command_prints() -> None:
 
 
 @pytest.mark.compiled
-def test_recoveries_are_those_stored() -> None:
-    """They are still what the first seed plays."""
-    stored = ROOT / "benchmarks" / "results" / "adaptation.json"
-    found = {
-        row["player"]: row for row in json.loads(stored.read_text(encoding="utf-8"))["changing"]
-    }
-    scenario = load_scenario(EXAMPLES / "changing.toml")
-    for name in ("q_learning", "bisection"):
-        seen = negotiate(scenario, mechanism=name).recoveries
-        assert [found[name]["first"][0], found[name]["second"][0]] == [
-            one.iterations for one in seen
-        ]
-
-
-@pytest.mark.compiled
 def test_the_sweep_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

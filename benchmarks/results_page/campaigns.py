@@ -71,6 +71,10 @@ class Stored:
         wanted = mechanism, budget
         return next(one for one in self.means if (one["mechanism"], one["budget"]) == wanted)
 
+    def bounded(self, mechanism: str) -> bool:
+        """Whether every seller keeps some noise under every budget."""
+        return all(row.epsilon_sold is not None for row in self.rows if row.mechanism == mechanism)
+
     def value(self, mechanism: str, budget: float | None, figure: str) -> float:
         """A mean that is known."""
         return self.at(mechanism, budget)[figure] or 0.0

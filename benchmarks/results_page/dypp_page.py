@@ -250,8 +250,11 @@ def _setting(name: str, value: object) -> str:
 INSTEAD = (
     "## What to use instead",
     "- **Accuracy for a budget, from owners that keep some noise**: `clock`. No mechanism without "
-    "private knowledge is ahead of it by more than chance (corrected for all comparisons); it asks "
-    "an owner at most 36 questions instead of 5,000; [lying brings nothing](#what-lying-brings).\n"
+    "private knowledge whose sellers all keep some noise is ahead of it by more than chance "
+    "(corrected for all comparisons); it asks an owner at most 36 questions instead of 5,000; "
+    "[lying brings nothing](#what-lying-brings). Where owners may sell all their noise, bisection "
+    "and the learners buy it, which leaves a seller without any bound on epsilon: an owner's "
+    "`floor` forbids it.\n"
     "- **The paper's game, owner by owner**: [`bisection`](mechanisms.md#bisection). It reaches "
     "the equilibrium in some 20 steps, but [lying pays](#what-lying-brings).\n"
     "- **To study learning**: `dypp`, `q_learning`, `phc`, by `noisemarket compare`.",
@@ -270,13 +273,13 @@ def claims() -> dict[str, bool]:
         "lying to the clock brings nothing": most["sharded-mnist", "clock"] == 0
         and most["features-mnist", "clock"] == 0,
         "lying to bisection pays": most["sharded-mnist", "bisection"] > 0,
-        "nobody is ahead of the clock by more than chance": not any(
+        "nobody whose sellers keep noise is ahead of the clock by more than chance": not any(
             sure and points < 0
             for budget in floored.budgets
             for points, sure in (
                 floored.between(budget, "clock", name)
                 for name in floored.names
-                if knows(name).startswith("nothing")
+                if knows(name).startswith("nothing") and floored.bounded(name)
             )
         ),
     }

@@ -10,7 +10,7 @@ from benchmarks.results_page.common import Document, made_by, not_measured, pm, 
 from noisemarket.show.style import listed, name_of
 from noisemarket.study.results import NO_TRADE
 
-HEADS = ["", "accuracy, %", "points over no trade", "paid", "sellers", "highest epsilon"]
+HEADS = ["", "accuracy, %", "points over no trade", "paid", "sellers", "epsilon sold"]
 SHORT = (NO_TRADE, "dypp", "clock", "best_portfolio")
 
 
@@ -27,11 +27,13 @@ def market_rows(found: Document, names: Sequence[str] | None = None) -> list[lis
         gains = [row["accuracy"] - base[row["seed"]] for row in rows]
         over = "" if name == NO_TRADE else f"{np.mean(gains):+.1f} ± {pm(gains).split('± ')[1]}"
         figures = [pm([row[one] for row in rows], 0) for one in ("paid", "sellers")]
-        epsilons = [row["epsilon_sold"] for row in rows]
-        highest = "no bound" if None in epsilons else f"{max(epsilons):.2f}"
+        bounded = [row["epsilon_sold"] for row in rows if row["epsilon_sold"] is not None]
+        sold = f"{np.mean(bounded):.1f}" if bounded else "no bound"
+        if bounded and len(bounded) < len(rows):
+            sold += f" (no bound in {len(rows) - len(bounded)} seeds)"
         values = [pm([row[one] for row in rows], 0) for one in ("predicted_value", "trained_value")]
         accuracy = pm([row["accuracy"] for row in rows])
-        lines.append([name_of(name), accuracy, over, *figures, highest, *values])
+        lines.append([name_of(name), accuracy, over, *figures, sold, *values])
     return lines
 
 
@@ -82,7 +84,8 @@ def market_part() -> list[str]:
     return [
         title,
         f"The default job, {len(found['seeds'])} seeds of owners, noise and learning, no budget. "
-        "The highest epsilon is that of any seller. The curator's value is over no trade: "
+        "The epsilon sold is that of all owners over no trade; there is no bound where a seller "
+        "keeps no noise. The curator's value is over no trade: "
         "predicted by the loss surface before training, and by the trained accuracy less payments.",
         table([*HEADS, "curator's value, predicted", "as trained"], market_rows(found)),
         "The clock auction buys more than DyPP for less than half of the money: to operate a "

@@ -32,7 +32,6 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--set", "false_alarm=0"], "market.false_alarm"),
         (["--set", "ledger=mysql://x/y"], "market.ledger is mysql://x/y: give a URL that begins"),
         (["--set", "ledger=x.sqlite"], "market.ledger is x.sqlite: give a URL that begins"),
-        (["--set", "ledger=sqlite:///x.sqlite"], "give a URL that begins with postgresql://"),
         (["--set", "ledger=postgresql://h:port/db"], "give a URL that begins with postgresql://"),
         (["--set", "ledger=postgresql://u:h0rse@h/db"], "~/.pgpass, PGPASSFILE or PGPASSWORD"),
         (["--set", "ledger=postgresql://h/db?password=h0rse"], "PGPASSFILE"),

@@ -1,6 +1,7 @@
 """A market over owners' own records: nobody's record moves, and the contract says what one is."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,7 @@ def test_owner_with_its_own_table_uploads_what_the_embedded_market_does(tmp_path
     folder.job("j")
     mine = OwnRound(folder, signed, plan, maker_of)
     assert len(mine) == 64
+    folder.wallet().reserve(signed.job, mine.own_budget, signed.expires_at, math.inf)
     assert upload is not None
     np.testing.assert_array_equal(mine.upload(1, start.astype(np.float32)), upload)
 

@@ -45,7 +45,9 @@ def compare(
     settings: opt.Settings = None,
     mechanisms: Annotated[
         str | None,
-        Option(help="Mechanisms to compare, separated by commas; by default all."),
+        Option(
+            help=f"Mechanisms to compare, separated by commas; by default all: {opt.MECHANISMS}."
+        ),
     ] = None,
     seeds: Annotated[
         int | None, Option(min=1, help="Seeds of owners, data and noise; by default 10.")
