@@ -10,13 +10,10 @@ import numpy as np
 import pytest
 from tests.flower.market_common import grid_of, make_scenario
 
-from noisemarket.errors import BadInput
 from noisemarket.flower.curator_app import hold_market
 from noisemarket.flower.line import Bounds
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
-from noisemarket.market.job import run_market
-from noisemarket.market.orders import prepare
 from noisemarket.scenario import Scenario, load_scenario
 
 pytestmark = pytest.mark.process
@@ -59,13 +56,6 @@ def test_the_same_contracts_whatever_the_curator_writes_as_costs(tmp_path: Path)
         for jobs in (blind / "owners").glob("*/jobs"):
             shutil.rmtree(jobs)
         assert signed(scenario_of(blind, owners), blind, scenario) == expected
-
-
-def test_who_plays_the_owners_too_needs_their_costs(tmp_path: Path) -> None:
-    scenario = scenario_of(tmp_path / "run", PUBLIC)
-    for start in (prepare, lambda given: run_market(given, tmp_path / "run")):
-        with pytest.raises(BadInput, match="the header lacks privacy_cost: add it"):
-            start(scenario)
 
 
 def test_the_scenario_for_several_machines_is_one(tmp_path: Path) -> None:

@@ -297,7 +297,7 @@ class TestReady:
         ({"model": lambda: Net()}, "top level of a file"),
         ({"data": flat(39)}, "suffice for 3 owners"),
         ({"workers": 0}, "workers"),
-        ({"checkpoint": "c.npz"}, "name a journal"),
+        ({"checkpoint": "c.npz"}, "name its journal"),
         ({"scenario": scenario(rho_cap=0.01)}, "rho_cap 0.01 does not allow one round"),
         ({"scenario": scenario(epsilon_cap=1)}, "epsilon_cap 1.0 does not allow one round"),
         ({"scenario": scenario(rho_cap=9, protection="paper")}, "nothing bounds"),
@@ -351,7 +351,7 @@ class TestCap:
     def test_who_is_at_the_cap_is_the_accountants_word(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(accountant, "_TOLERANCE", 0.2)
+        monkeypatch.setattr(accountant, "TOLERANCE", 0.2)
         cost = (2 / 8) ** 2 / 2 / 0.2**2
         given: dict[str, Any] = {"sigma": 0.2, "data": flat(), "workers": 1}
         for rounds, spent in ((1, 0), (2, 4)):

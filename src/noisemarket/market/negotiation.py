@@ -45,9 +45,9 @@ class Negotiation:
         >>> small = nm.Scenario.from_preset("market", owners=3, model="cnn")
         >>> result = nm.negotiate(small, mechanism="dypp")
         >>> [contract.payment for contract in result.contracts if contract.signed]
-        [15.5]
+        [12.0]
         >>> round(result.learned.curator_gain, 2), round(result.equilibrium.curator_gain, 2)
-        (0.31, 0.41)
+        (0.26, 0.41)
     """
 
     scenario: Scenario

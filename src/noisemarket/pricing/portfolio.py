@@ -153,7 +153,9 @@ class _ForSale:
             quality = self.joint.quality(sums + self._terms - own[:, None])
             paid = now.sum() + self.reserves - now[:, None]
             scores = np.where(self._for_sale, self._score(quality, paid), -np.inf)
-            owner, level = np.unravel_index(np.argmax(scores), scores.shape)
+            owners, levels = np.nonzero(scores == scores.max())
+            first = np.argmin(self._keys[owners])  # ties do not depend on the order of the owners
+            owner, level = owners[first], levels[first]
             changed = portfolio.copy()
             changed[owner] = level
             better = self.score_of(changed)
