@@ -133,14 +133,14 @@ def test_names_are_shown_as_they_are(run: Run, tmp_path: Path, name: str) -> Non
 def test_a_run_folder_says_where_its_ledger_is(
     run: Run, tmp_path: Path, postgres_place: str
 ) -> None:
-    _, head = fill(postgres_place)
-    card = tmp_path / "market.json"
-    card.write_text(json.dumps({"job": "job-1", "ledger": postgres_place}))
+    job, head = fill(postgres_place)
+    card, times = tmp_path / "market.json", {"opened_at": str(NOW), "expires_at": str(NOW)}
+    card.write_text(json.dumps({"job": job.name, "ledger": postgres_place} | times))
     code, out, _ = run("verify", str(tmp_path), "--json")
     assert (code, json.loads(out)["head"]) == (0, str(head))
     assert len(json.loads(run("ls", str(tmp_path), "--json")[1])["contracts"]) == 3
     assert [path.name for path in tmp_path.iterdir()] == ["market.json"]
-    card.write_text(json.dumps({"job": "job-1", "ledger": ""}))
+    card.write_text(json.dumps({"job": job.name, "ledger": ""} | times))
     code, _, err = run("ls", str(tmp_path))
     assert (code, "has no ledger.sqlite" in err) == (2, True)
     _, head = fill(tmp_path)
