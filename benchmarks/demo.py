@@ -21,7 +21,7 @@ from noisemarket.machine import Effort
 ROOT = Path(__file__).resolve().parent.parent
 STORED = ROOT / "benchmarks" / "results" / "demo.json"
 FIGURE = ROOT / "docs" / "images" / "market.png"
-KEPT = ("owners", "alternatives", "total_paid", "trades")
+KEPT = ("owners", "currency", "alternatives", "total_paid", "trades")
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ def market_rows(found: Document, names: Sequence[str] | None = None) -> list[lis
         bounded = [row["epsilon_sold"] for row in rows if row["epsilon_sold"] is not None]
         sold = f"{np.mean(bounded):.1f}" if bounded else "no bound"
         if bounded and len(bounded) < len(rows):
-            sold += f" (no bound in {len(rows) - len(bounded)} seeds)"
+            sold += f" (no bound in {len(rows) - len(bounded)} of {len(rows)} seeds)"
         values = [pm([row[one] for row in rows], 0) for one in ("predicted_value", "trained_value")]
         accuracy = pm([row["accuracy"] for row in rows])
         lines.append([name_of(name), accuracy, over, *figures, sold, *values])
@@ -116,9 +116,9 @@ def elsewhere_part() -> list[str]:
         below = f" Ten owners again (`{small['command']}`): {listed(parts)}."
     return [
         title,
-        "All records are dealt out in each; every market has a loss surface measured for it. With "
-        "ten owners the clock rarely buys: few of ten sell down to its floor for the highest "
-        f"payment.{below}",
+        "All records are dealt out in each; every market has a loss surface measured for it. In "
+        "half of the markets of ten owners the clock buys nothing: nobody sells down to its floor "
+        f"for the highest payment.{below}",
         table(["market", *HEADS], lines),
         made_by(found),
     ]
