@@ -35,7 +35,7 @@ help: ## print this list
 
 venv: $(VENV)/.installed ## make .venv with the package, all extras and their pinned versions
 
-# What the demo needs: the package alone, without extras.
+# What the demo and the commands of the README need: the package, tables and the dashboard.
 $(VENV)/.core: pyproject.toml constraints.txt
 	@$(FIND_PYTHON); \
 	"$(BIN)/python" -c '$(NEW_ENOUGH)' 2>/dev/null || { \
@@ -44,7 +44,7 @@ $(VENV)/.core: pyproject.toml constraints.txt
 		"$$python" -m venv --clear "$(VENV)"; \
 	}
 	@$(PIP) install --upgrade pip
-	@$(PIP) install --editable . --constraint constraints.txt
+	@$(PIP) install --editable '.[tables,dashboard]' --constraint constraints.txt
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.core
