@@ -215,6 +215,7 @@ def test_a_cap_is_kept_before_anything_is_signed(tmp_path: Path) -> None:
     assert "Simulated" not in said
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("form", ["html", "text"])
 def test_every_owner_gets_a_page(form: str, tmp_path: Path) -> None:
     nm.run_market(scenario(), tmp_path / "run", engine=SerialEngine).finish()
