@@ -62,7 +62,11 @@ def test_a_job_that_loses_a_worker_ends_as_in_one_process(tmp_path: Path) -> Non
 
     with pytest.raises(Stopped):
         hold_market(
-            grid_of(scenario, folder), scenario, folder, stop_after_one, Bounds(5.0, wait=1.0, simulated=True)
+            grid_of(scenario, folder),
+            scenario,
+            folder,
+            stop_after_one,
+            Bounds(5.0, wait=1.0, simulated=True),
         )
 
     before = dict(os.environ)

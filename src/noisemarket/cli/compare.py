@@ -122,6 +122,7 @@ def compare(
             "rounds": scenario.training.rounds,
             "model": scenario.training.model,
             "surface": scenario.surface_name(),
+            "currency": scenario.market.currency,
             **vars(plan),
             **comparison_document(rows),
             "command": command,
@@ -129,7 +130,7 @@ def compare(
             "training_cpu_seconds": round(comparison.training_cpu_seconds, 1),
         }
         folder.write_json("comparison.json", document)
-        figures = report.draw_trained(folder.path / "figures", rows)
+        figures = report.draw_trained(folder.path / "figures", rows, document["currency"])
         page = report.comparison_page(document, figures, folder.path / "scenario.toml")
         folder.write_text(PAGE, page)
         folder.status("complete", **vars(plan))
@@ -172,11 +173,12 @@ def _game_only(
         csv = csv_text(report.GAME_COLUMNS, report.game_csv_rows(rows))
         folder.write_text("comparison.csv", csv)
         folder.write_json("comparison.json", rows)
-        figures = report.draw_game(folder.path / "figures", rows) if rows else []
+        drawn, currency = folder.path / "figures", scenario.market.currency
+        figures = report.draw_game(drawn, rows, currency) if rows else []
         if curves := report.game_curves(results):
             points = report.curve_csv_rows(curves)
             folder.write_text("curves.csv", csv_text(report.CURVE_COLUMNS, points))
-            figures += report.draw_curves(folder.path / "figures", curves)
+            figures += report.draw_curves(drawn, curves, currency)
         state = "complete" if len(results) == len(names) else "incomplete"
         folder.status(state, mechanisms=names, mechanisms_done=list(results))
     if state == "incomplete":
@@ -184,8 +186,8 @@ def _game_only(
             f"stopped after {len(results)} of {len(names)} mechanisms; their results are in "
             f"{folder.path} (status: incomplete)."
         )
-    document = {"seed": scenario.seed, "mechanisms": rows}
-    show(as_json, document, report.game_table(rows), *paths(folder, figures))
+    document = {"seed": scenario.seed, "currency": currency, "mechanisms": rows}
+    show(as_json, document, report.game_table(rows, currency), *paths(folder, figures))
 
 
 def _names(given: str | None) -> list[str]:
