@@ -20,6 +20,7 @@ from noisemarket.cli.common import (
     show,
     stoppable,
 )
+from noisemarket.cli.estimate import announce
 from noisemarket.errors import BadInput, Interrupted
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ def train(
             folder = stack.enter_context(RunFolder.reopen(folder.path))
         folder.write_text(METRICS, "".join(_line(result) for result in state.results))
         planned = job_order.plan.rounds
+        if resume is None:
+            announce(scenario, 1, workers)
         with stoppable(ROUND_DROPPED) as stop, progress("rounds") as bar:
             line = bar.add_task("training", total=planned, completed=state.rounds_done)
 
