@@ -13,7 +13,6 @@ TAKE_A_SCENARIO = (
     "run",
     "negotiate",
     "compare",
-    "train",
     "calibrate",
     "audit",
     "privacy",
