@@ -16,7 +16,6 @@ TAKE_A_SCENARIO = (
     "run",
     "negotiate",
     "compare",
-    "train",
     "calibrate",
     "audit",
     "privacy",
@@ -99,7 +98,7 @@ def test_keys_are_explained_for_the_scenario_that_is_named(tmp_path: Path) -> No
     [
         ("run --draws 0", "--draws is 0: give a number of at least 1."),
         ("run --draws x", "--draws is x: give a whole number."),
-        ("train --sigma x", "--sigma is x: give a number."),
+        ("privacy --sigma x", "--sigma is x: give a number."),
         ("dashboard --port 99999", "--port is 99999: give a number from 0 to 65535."),
     ],
 )
