@@ -19,7 +19,6 @@ from noisemarket.cli.privacy import privacy
 from noisemarket.cli.reproduce import reproduce
 from noisemarket.cli.run import run
 from noisemarket.cli.scenario import scenario
-from noisemarket.cli.train import train
 
 HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -31,7 +30,6 @@ EXAMPLES: dict[Callable[..., object], list[str]] = {
     compare: ["compare --mechanisms clock,dypp,pain_fl,uniform --set owners=50"],
     reproduce: ["reproduce --seeds 5 --out runs/reproduction",
                 "reproduce mine.toml --out runs/claims"],
-    train: ["train --contracts contracts.csv --set rounds=10", "train --sigma 0.3"],
     calibrate: ["calibrate --sigmas 0,0.3,0.6 --seeds 3 --name mine"],
     audit: ["audit --set protection=sharded"],
     privacy: ["privacy --sigma 0.3", "privacy --epsilon 2 --set protection=clipped",

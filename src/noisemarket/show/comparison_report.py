@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from noisemarket.ledger.money import UNITS
 from noisemarket.market.negotiation import Negotiation
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.pricing.convergence import Recovery
@@ -95,7 +96,7 @@ _CAPTIONS = {
 
 _PANELS = (
     ("mean_saving", "saving"),
-    ("mean_payment", "payment"),
+    ("mean_payment", "payment, {currency}"),
     ("mean_owner_payoff", "owner's payoff"),
     ("curator_gain", "curator's gain"),
     ("model_quality", "quality of the model, %"),
@@ -104,7 +105,7 @@ _PANELS = (
 CURVE_COLUMNS = ("mechanism", "iteration", "saving", "payment", "curator_gain")
 _CURVES = (
     ("Noise saving", "mean saving"),
-    ("Payment", "mean payment"),
+    ("Payment", "mean payment, {currency}"),
     ("Curator's gain over no trade", "mean gain"),
 )
 """Title and axis of each column of the curves after the iteration."""
@@ -163,13 +164,13 @@ def game_rows(results: Mapping[str, Negotiation]) -> list[dict[str, Any]]:
     return rows
 
 
-def game_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+def game_table(rows: Sequence[Mapping[str, Any]], currency: str = UNITS) -> Table:
     """The same for the screen: owner's payoff, curator's gain in the paper's game, the quality of
     the one model, its value to the curator over no trade, the share of signed contracts, and the
     largest gain of any owner by lying."""
     changed = any(row["recovery"] for row in rows)
     heads = [head for _, head, _ in _GAME_CELLS] + ["recovers in"] * changed
-    title = "Mechanisms on one population, means per owner"
+    title = f"Mechanisms on one population, means per owner; money in {currency}"
     table = table_of(title, "mechanism", *heads, **_NARROW)
     for row in rows:
         cells = [_cell(row[name], form) for name, _, form in _GAME_CELLS]
@@ -217,7 +218,8 @@ def trained_table(document: Mapping[str, Any]) -> Table:
     """
     rows: Sequence[MeanRow] = document["means"]
     seeds = max((one["seeds"] for one in rows), default=0)
-    title = f"Mechanisms on the same owners and data, means of {_seeds(seeds)}"
+    title = f"Mechanisms on the same owners and data, means of {_seeds(seeds)}; money in "
+    title += document.get("currency", UNITS)
     table = table_of(title, "mechanism", "budget", *(h for _, h, _ in _TRAINED_CELLS), **_NARROW)
     pairs = {tuple(pair) for pair in document["same_contracts"]}
     for budget in dict.fromkeys(one["budget"] for one in rows):
@@ -334,7 +336,7 @@ def _html(table: Table) -> str:
     return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
 
 
-def draw_game(folder: Path, rows: Sequence[Mapping[str, Any]]) -> list[Path]:
+def draw_game(folder: Path, rows: Sequence[Mapping[str, Any]], currency: str = UNITS) -> list[Path]:
     """A panel of bars for each figure, a bar for each mechanism, of a comparison without training.
 
     A bar far beyond all others is cut off, and its value written on it.
@@ -353,11 +355,11 @@ def draw_game(folder: Path, rows: Sequence[Mapping[str, Any]]) -> list[Path]:
             axis.set_xlim(**{side: end})
             place = end, values.index(far)
             axis.annotate(f" {far:.3g} ", place, ha=side, va="center", color="white", fontsize=8)
-        label(axis, title, "", "")
+        label(axis, title.format(currency=currency), "", "")
     return save(canvas, folder, "comparison")
 
 
-def draw_curves(folder: Path, curves: Curves) -> list[Path]:
+def draw_curves(folder: Path, curves: Curves, currency: str = UNITS) -> list[Path]:
     """Saving, payment and curator's gain over the iterations, a curve for each mechanism that
     learns, and the exact equilibrium as a line."""
     canvas, axes = figure(len(_CURVES))
@@ -374,7 +376,7 @@ def draw_curves(folder: Path, curves: Curves) -> list[Path]:
         axis.set_xlim(0, exact[-1, 0])
         low, high = axis.get_ylim()
         axis.set_ylim(min(low, -0.03 * high), high)
-        label(axis, title, "interactions of each pair", y)
+        label(axis, title, "interactions of each pair", y.format(currency=currency))
     lines, names = axes[0][0].get_legend_handles_labels()
     canvas.legend(lines, names, loc="outside lower center", ncols=min(len(names), 6), frameon=False)
     return save(canvas, folder, "curves")
@@ -387,16 +389,19 @@ def _cut_at(values: Sequence[float]) -> float | None:
     return math.copysign(1.25 * longest, far) if abs(far) > 3.0 * longest > 0.0 else None
 
 
-def draw_trained(folder: Path, rows: Sequence[Row]) -> list[Path]:
+def draw_trained(folder: Path, rows: Sequence[Row], currency: str = UNITS) -> list[Path]:
     """The frontier, and the rounds under the middle budget, of a comparison with training."""
     budget = middle_budget(rows)
     rounds = [one for one in round_means(rows) if one["budget"] == budget]
     title = f"{under_budget(budget)}, accuracy over the rounds"
-    return draw_frontier(folder, rows) + draw_rounds(folder, rounds, title)
+    return draw_frontier(folder, rows, currency=currency) + draw_rounds(folder, rounds, title)
 
 
 def draw_frontier(
-    folder: Path, rows: Sequence[Row], title: str = "Accuracy over money paid"
+    folder: Path,
+    rows: Sequence[Row],
+    title: str = "Accuracy over money paid",
+    currency: str = UNITS,
 ) -> list[Path]:
     """Accuracy over money paid: a point per budget, means over the seeds with 95 % intervals.
 
@@ -427,7 +432,8 @@ def draw_frontier(
     if boundless:
         sellers = f"sellers to {listed([name_of(name) for name in boundless])}"
         title += f"\nOpen markers: {sellers} may have no bound on epsilon"
-    label(axis, title, "money paid in all (a point for each budget)", "test accuracy, %")
+    x = f"paid in all, {currency} (a point for each budget)"
+    label(axis, title, x, "test accuracy, %")
     return save(canvas, folder, "frontier")
 
 

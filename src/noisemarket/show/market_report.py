@@ -25,6 +25,7 @@ from noisemarket.market.outcome import MarketOutcome, Outcome
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.market.summary import Compared, deployed, owner_figures
 from noisemarket.pricing.mechanism import Trace
+from noisemarket.show.partition_figure import draw_partition
 from noisemarket.show.style import (
     FONT,
     colour_of,
@@ -36,7 +37,6 @@ from noisemarket.show.style import (
     save,
     table_of,
 )
-from noisemarket.show.training_report import draw_partition
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -32,7 +32,6 @@ LOGS = ".dashboard"
 _FILES = {
     "compare": (COMPARISON, "plan.json"),
     "calibrate": ("calibration.json",),
-    "train": ("metrics.jsonl", "checkpoint.npz"),
     "negotiate": (CONTRACTS, PARTIAL),
 }
 """What tells which command wrote a run folder, where its status does not."""
@@ -192,7 +191,7 @@ class RunStore:
             "mechanisms": status.get("mechanisms") or [],
             "seed": scenario.get("seed"),
             "owners": owners if isinstance(owners, int) else None,
-            "accuracy": accuracy if kind in ("run", "train") else None,
+            "accuracy": accuracy if kind == "run" else None,
             "no_trade_accuracy": summary.get("uniform_dp_accuracy"),
             "quality": summary.get("model_quality"),
             "paid": summary.get("total_paid", summary.get("total_payment")),
