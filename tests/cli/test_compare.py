@@ -32,7 +32,7 @@ MECHANISMS = "clock,greedy,equilibrium"
 def words(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     images = write_images(tmp_path_factory.mktemp("mnist"))
     given = {"owners": 4, "data_size": 30, "rounds": 3, "iterations": 50,
-             "surface": "printed", "data": images}  # fmt: skip
+             "surface": "printed", "data": images, "currency": "EUR"}  # fmt: skip
     pairs = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
     return [*pairs, "--mechanisms", MECHANISMS, "--seeds", "3", "--budgets", "20,none",
             "--workers", "1"]  # fmt: skip
@@ -117,7 +117,9 @@ def test_one_seed_is_no_plural(done: Done) -> None:
         ).title
         for count in (1, 3)
     ]
-    assert [str(title).rpartition("means of ")[2] for title in titles] == ["1 seed", "3 seeds"]
+    assert [str(title).rpartition("means of ")[2] for title in titles] == [
+        "1 seed; money in EUR", "3 seeds; money in EUR",
+    ]  # fmt: skip
 
 
 def test_the_command_is_told_as_a_shell_takes_it() -> None:

@@ -137,7 +137,7 @@ def test_curves_end_at_what_was_signed(preset: str, drawn: list[Any]) -> None:
     np.testing.assert_allclose(exact[:, 3], best.curator_gain)
     expected = [signed.mean_saving, signed.mean_payment, signed.curator_gain]
     np.testing.assert_allclose(greedy[-1, 1:], expected, atol=1e-9)
-    draw_curves(Path(), curves)
+    draw_curves(Path(), curves, "units")
     panels = drawn[0].axes
     assert len(panels) == 3
     for axis in panels:

@@ -23,8 +23,10 @@ from noisemarket.cli.common import (
     progress,
     resumed,
     show,
+    step_done,
     stoppable,
 )
+from noisemarket.cli.estimate import announce
 from noisemarket.errors import BadInput, Interrupted, MissingExtra, NoisemarketError
 
 if TYPE_CHECKING:
@@ -107,6 +109,7 @@ def calibrate(
         if resume is not None:  # only now is it known to be of this data and not in use
             folder = stack.enter_context(RunFolder.reopen(folder.path))
         folder.write_json(PLAN, asdict(plan))
+        announce(scenario, sum(one.key not in trainings.results for one in tasks.values()), workers)
         problem = _measure(folder, scenario, [*tasks.values()], trainings, workers)
         points, wanted = study.points_of(tasks, trainings.results), len(tasks)
         missing = wanted - len(points)
@@ -182,6 +185,7 @@ def _measure(
 
         def watch(done: int, total: int) -> None:
             bar.update(line, completed=done)
+            step_done(bar, f"measured {done} of {total}")
             folder.status("running", points=total, points_done=done)
 
         try:

@@ -74,7 +74,7 @@ def verify(
     """
     from noisemarket.errors import LedgerBroken
     from noisemarket.ledger import verification
-    from noisemarket.ledger.money import format_micro
+    from noisemarket.ledger.money import in_words
     from noisemarket.ledger.receipts import load_receipt
     from noisemarket.ledger.store import reading
     from noisemarket.market.folder_check import check_folder
@@ -100,10 +100,11 @@ def verify(
                 raise
             common.show(True, {"sound": False, "entry": problem.seq, "problem": problem.reason})
             raise typer.Exit(1) from None
+    paid = " and ".join(in_words(amount, name) for name, amount in found.money.items())
     said = [
         f"Sound: {found.entries} entries, {found.jobs} jobs ({found.jobs_settled} settled), "
         f"{found.contracts} contracts ({found.contracts_paid} paid, {found.contracts_broken} "
-        f"broken), {format_micro(found.paid)} paid in all."
+        f"broken), {paid or 'nothing'} paid in all."
     ]
     if held is not None:
         said.append(f"The receipt holds: entry {held.noted.count} is what {held.owner} was shown.")
@@ -173,6 +174,6 @@ def statement(
 def _money(values: dict[str, Any]) -> dict[str, Any]:
     """Amounts with their unit in the name."""
     return {
-        f"{name}_micro" if name in ("paid", "budget") else name: value
+        f"{name}_micro" if name in ("paid", "budget", "money") else name: value
         for name, value in values.items()
     }

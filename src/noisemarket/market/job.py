@@ -247,7 +247,7 @@ class _OpenJob:
         about["weights"] = _weights(order, keys)
         if description:
             about["description"] = description.text
-        simulated = self.owners.channel.simulated and order.job.data.holders is None
+        simulated = self.owners.channel.here and order.job.data.holders is None
         if simulated:  # their records are dealt out
             about["owners"] = SIMULATED
         if math.isfinite(cap := self.market.order.budgets[0].rho_cap):

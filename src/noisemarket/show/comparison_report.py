@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from noisemarket.ledger.money import UNITS
 from noisemarket.market.negotiation import Negotiation
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.pricing.convergence import Recovery
@@ -132,13 +133,13 @@ def game_rows(results: Mapping[str, Negotiation]) -> list[dict[str, Any]]:
     return rows
 
 
-def game_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+def game_table(rows: Sequence[Mapping[str, Any]], currency: str = UNITS) -> Table:
     """The same for the screen: owner's payoff, curator's gain in the paper's game, the quality of
     the one model, its value to the curator over no trade, the share of signed contracts, and the
     largest gain of any owner by lying."""
     changed = any(row["recovery"] for row in rows)
     heads = [head for _, head, _ in _GAME_CELLS] + ["recovers in"] * changed
-    title = "Mechanisms on one population, means per owner"
+    title = f"Mechanisms on one population, means per owner; money in {currency}"
     table = table_of(title, "mechanism", *heads, **_NARROW)
     for row in rows:
         cells = [_cell(row[name], form) for name, _, form in _GAME_CELLS]
@@ -165,7 +166,8 @@ def trained_table(document: Mapping[str, Any]) -> Table:
     """
     rows: Sequence[MeanRow] = document["means"]
     seeds = max((one["seeds"] for one in rows), default=0)
-    title = f"Mechanisms on the same owners and data, means of {_seeds(seeds)}"
+    title = f"Mechanisms on the same owners and data, means of {_seeds(seeds)}; money in "
+    title += document.get("currency", UNITS)
     table = table_of(title, "mechanism", "budget", *(h for _, h, _ in _TRAINED_CELLS), **_NARROW)
     pairs = {tuple(pair) for pair in document["same_contracts"]}
     for budget in dict.fromkeys(one["budget"] for one in rows):
@@ -225,16 +227,19 @@ def _difference(one: Difference, own: str) -> str:
     return f"{points:+.2f}{mark} against {name_of(other)}"
 
 
-def draw_trained(folder: Path, rows: Sequence[Row]) -> list[Path]:
+def draw_trained(folder: Path, rows: Sequence[Row], currency: str = UNITS) -> list[Path]:
     """The frontier, and the rounds under the middle budget, of a comparison with training."""
     budget = middle_budget(rows)
     rounds = [one for one in round_means(rows) if one["budget"] == budget]
     title = f"{under_budget(budget)}, accuracy over the rounds"
-    return draw_frontier(folder, rows) + draw_rounds(folder, rounds, title)
+    return draw_frontier(folder, rows, currency=currency) + draw_rounds(folder, rounds, title)
 
 
 def draw_frontier(
-    folder: Path, rows: Sequence[Row], title: str = "Accuracy over money paid"
+    folder: Path,
+    rows: Sequence[Row],
+    title: str = "Accuracy over money paid",
+    currency: str = UNITS,
 ) -> list[Path]:
     """Accuracy over money paid: a point per budget, means over the seeds with 95 % intervals.
 
@@ -265,7 +270,8 @@ def draw_frontier(
     if boundless:
         sellers = f"sellers to {listed([name_of(name) for name in boundless])}"
         title += f"\nOpen markers: {sellers} may have no bound on epsilon"
-    label(axis, title, "money paid in all (a point for each budget)", "test accuracy, %")
+    x = f"paid in all, {currency} (a point for each budget)"
+    label(axis, title, x, "test accuracy, %")
     return save(canvas, folder, "frontier")
 
 

@@ -40,7 +40,7 @@ _JOINT_ROWS = (
 CURVE_COLUMNS = ("mechanism", "iteration", "saving", "payment", "curator_gain")
 _CURVES = (
     ("Noise saving", "mean saving"),
-    ("Payment", "mean payment"),
+    ("Payment", "mean payment, {currency}"),
     ("Curator's gain over no trade", "mean gain"),
 )
 """Title and axis of each column of the curves after the iteration."""
@@ -110,7 +110,8 @@ def write_run(folder: RunFolder, result: Negotiation, *, figures: bool) -> list[
         folder.write_text("trace.csv", trace_csv(agreement.trace))
     write_policies(folder, agreement)
     curves = game_curves({result.scenario.mechanism: result}) if figures else {}
-    return draw_curves(folder.path / "figures", curves) if curves else []
+    currency = result.scenario.market.currency
+    return draw_curves(folder.path / "figures", curves, currency) if curves else []
 
 
 def write_policies(folder: RunFolder, agreement: Agreement) -> None:
@@ -146,7 +147,7 @@ def curve_csv_rows(curves: Curves) -> Iterator[list[object]]:
             yield [name, int(iteration), *values]
 
 
-def draw_curves(folder: Path, curves: Curves) -> list[Path]:
+def draw_curves(folder: Path, curves: Curves, currency: str) -> list[Path]:
     """Saving, payment and curator's gain over the iterations, a curve for each mechanism that
     learns, and the exact equilibrium as a line."""
     canvas, axes = figure(len(_CURVES))
@@ -163,7 +164,7 @@ def draw_curves(folder: Path, curves: Curves) -> list[Path]:
         axis.set_xlim(0, exact[-1, 0])
         low, high = axis.get_ylim()
         axis.set_ylim(min(low, -0.03 * high), high)
-        label(axis, title, "interactions of each pair", y)
+        label(axis, title, "interactions of each pair", y.format(currency=currency))
     lines, names = axes[0][0].get_legend_handles_labels()
     canvas.legend(lines, names, loc="outside lower center", ncols=min(len(names), 6), frameon=False)
     return save(canvas, folder, "curves")
