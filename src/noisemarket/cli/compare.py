@@ -172,13 +172,11 @@ def _game_only(
         csv = csv_text(report.GAME_COLUMNS, report.game_csv_rows(rows))
         folder.write_text("comparison.csv", csv)
         folder.write_json("comparison.json", rows)
-        figures: list[Path] = []
+        figures, currency = list[Path](), scenario.market.currency
         if curves := negotiation_report.game_curves(results):
             points = negotiation_report.curve_csv_rows(curves)
             folder.write_text("curves.csv", csv_text(negotiation_report.CURVE_COLUMNS, points))
-            figures = negotiation_report.draw_curves(
-                folder.path / "figures", curves, scenario.market.currency
-            )
+            figures = negotiation_report.draw_curves(folder.path / "figures", curves, currency)
         state = "complete" if len(results) == len(names) else "incomplete"
         folder.status(state, mechanisms=names, mechanisms_done=list(results))
     if state == "incomplete":
