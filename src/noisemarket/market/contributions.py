@@ -38,8 +38,10 @@ class Contributions:
         self.arrays = restore_arrays(kept, {"lowered": ((2, len(order.job)), np.float64)})
 
     def figures(self, owner: int) -> tuple[float, float]:
-        """By how much an owner's uploads lowered the test loss, and the standard error of that; four
-        digits, which are the same on every machine."""
+        """By how much an owner's uploads lowered the test loss, and the standard error of that.
+
+        Four digits, which are the same on every machine.
+        """
         lowered, variance = self.arrays["lowered"][:, owner].tolist()
         return float(f"{lowered:.4g}"), float(f"{variance**0.5:.4g}")
 
