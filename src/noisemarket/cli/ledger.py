@@ -78,7 +78,7 @@ def verify(
     """
     from noisemarket.errors import LedgerBroken
     from noisemarket.ledger import verification
-    from noisemarket.ledger.money import format_micro
+    from noisemarket.ledger.money import in_words
     from noisemarket.ledger.receipts import load_receipt
     from noisemarket.ledger.store import reading
     from noisemarket.market.deployment import check_record, read_record
@@ -108,10 +108,11 @@ def verify(
                 raise
             common.show(True, {"sound": False, "entry": problem.seq, "problem": problem.reason})
             raise typer.Exit(1) from None
+    paid = " and ".join(in_words(amount, name) for name, amount in found.money.items())
     said = [
         f"Sound: {found.entries} entries, {_counted(found.jobs, 'job')} ({found.jobs_settled} "
         f"settled), {_counted(found.contracts, 'contract')} ({found.contracts_paid} paid, "
-        f"{found.contracts_broken} broken), {format_micro(found.paid)} paid in all."
+        f"{found.contracts_broken} broken), {paid or 'nothing'} paid in all."
     ]
     if held is not None:
         said.append(f"The receipt holds: entry {held.noted.count} is what {held.owner} was shown.")
@@ -219,6 +220,6 @@ def _counted(number: int, noun: str) -> str:
 def _money(values: dict[str, Any]) -> dict[str, Any]:
     """Amounts with their unit in the name."""
     return {
-        f"{name}_micro" if name in ("paid", "budget") else name: value
+        f"{name}_micro" if name in ("paid", "budget", "money") else name: value
         for name, value in values.items()
     }

@@ -231,6 +231,7 @@ def carry_out(
     said += data.remarks
     said += _whose(choices, folder)
     said += [f"Owner {owner} broke its contract: {why}." for owner, why in outcome.broken.items()]
+    said += report.harmful_uploads(outcome)
     said += [
         *paths(folder, figures),
         f"Ledger head: {outcome.head}",

@@ -42,7 +42,7 @@ def _make_runs(place: Path) -> None:
     root, folder = place / "runs", place / "images"
     folder.mkdir(parents=True)
     images = write_images(folder)
-    given = words(images, noise="secure", mechanism="equilibrium")
+    given = words(images, noise="secure", mechanism="equilibrium", currency="EUR")
     for name, made in {
         "market": given,
         "game": ["negotiate", "--mechanism", "dypp", *GAME],

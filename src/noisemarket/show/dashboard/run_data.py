@@ -228,9 +228,10 @@ def comparison(store: RunStore, runs: list[str]) -> list[Row]:
     for run in runs:
         overview = store.overview(run)
         if overview["kind"] == "compare":
-            rows += _compared_rows(store, run)
+            found = _compared_rows(store, run)
         else:
-            rows.append(_run_row(store, overview))
+            found = [_run_row(store, overview)]
+        rows += [one | {"currency": overview["currency"]} for one in found]
     return rows
 
 
@@ -325,6 +326,7 @@ def all_of_owner(store: RunStore, run: str, owner: str) -> dict[str, Any]:
     if not rows:
         raise UnknownRun("This run has no such owner.")
     found: dict[str, Any] = {"owner": owner, "row": rows[-1], "contract": None, "entries": []}
+    found["currency"] = store.overview(run)["currency"]
     found["account"] = (store.table(run, ACCOUNTS).get("owners") or {}).get(owner)
     found["policy"] = policy(store, run, owner)
     where = ledger_of(store, run)

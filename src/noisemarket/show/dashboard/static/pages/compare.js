@@ -2,7 +2,7 @@
 
 import { comparing, get, runPage } from "/static/api.js";
 import { Chart, bars } from "/static/charts.js";
-import { empty, h, number, perCent, short, table } from "/static/dom.js";
+import { empty, h, money, number, perCent, short, table } from "/static/dom.js";
 
 export async function show(room, { query }) {
   const all = (await get("runs")).filter((run) => ["run", "negotiate", "compare"].includes(run.kind));
@@ -52,7 +52,7 @@ export async function show(room, { query }) {
       { name: "Run", cell: (row) => h("a", { href: runPage(row.run) }, row.run) },
       { name: "Accuracy", num: true, cell: (row) => row.accuracy === null ? "–" : `${row.measured ? "" : "≈ "}${perCent(row.accuracy)}` },
       { name: "No trade", num: true, cell: (row) => perCent(row.no_trade_accuracy) },
-      { name: "Paid", num: true, cell: (row) => number(row.paid) },
+      { name: "Paid", num: true, cell: (row) => money(row.paid, row.currency) },
       { name: "Sellers", num: true, cell: (row) => number(row.sellers, 0) },
       { name: "Value, predicted", num: true, cell: (row) => number(row.predicted_value) },
       { name: "Value, trained", num: true, cell: (row) => number(row.trained_value) },

@@ -2,7 +2,7 @@
 
 import { get, runPage, runPath } from "/static/api.js";
 import { Chart, heatMap } from "/static/charts.js";
-import { facts, h, number, short, tag, when } from "/static/dom.js";
+import { facts, h, money, short, tag, when } from "/static/dom.js";
 
 export async function show(room, { parts }) {
   const [run, owner] = parts;
@@ -14,13 +14,13 @@ export async function show(room, { parts }) {
     h("nav", { class: "crumbs", "aria-label": "Where you are" }, h("a", { href: "#/runs" }, "Runs"), " / ",
       h("a", { href: runPage(run) }, run), " / owner ", owner),
     h("div", { class: "head" }, h("h1", { class: "grow" }, `Owner ${owner}`), row.state && tag(row.state)),
-    h("section", { class: "box" }, facts(["Noise given up", short(row.saving), `adds sigma ${short(row.sigma)}`], ["Agreed payment", number(row.payment)],
-      row.paid !== null && ["Paid", number(row.paid)], contract && ["Epsilon", contract.epsilon_agreed === null ? "no bound" : short(contract.epsilon_agreed), `at delta ${contract.delta}`])),
+    h("section", { class: "box" }, facts(["Noise given up", short(row.saving), `adds sigma ${short(row.sigma)}`], ["Agreed payment", money(row.payment, found.currency)],
+      row.paid !== null && ["Paid", money(row.paid, found.currency)], contract && ["Epsilon", contract.epsilon_agreed === null ? "no bound" : short(contract.epsilon_agreed), `at delta ${contract.delta}`])),
     h("section", { class: "box", "aria-labelledby": "words" }, h("h2", { id: "words" }, "In plain words"),
       h("dl", { class: "words" }, (found.words ?? []).map((one) => [h("dt", {}, one.question), h("dd", {}, one.answer)]),
         h("dt", {}, "Is it recorded?"), recorded)));
 
-  if (found.account) room.append(wallet(found.account));
+  if (found.account) room.append(wallet(found.account, found.currency));
   const more = h("div", { class: "cols" });
   if (found.trace?.round.length || found.statement) room.append(more);
   let chart = null;
@@ -59,13 +59,13 @@ export async function show(room, { parts }) {
 }
 
 // What the owner's records have cost over all jobs, as it was when this run ended.
-function wallet(account) {
+function wallet(account, currency) {
   const known = (value, none) => (value === null ? none : short(value));
   const last = account.accounts.at(-1);
   return h("section", { class: "box", "aria-labelledby": "wallet" }, h("h2", { id: "wallet" }, "All jobs so far"),
     facts(["Jobs", String(account.accounts.reduce((sum, one) => sum + one.jobs, 0))], ["Rho", known(account.rho, "no bound")],
       ["Epsilon", known(account.epsilon, "no bound"), `at delta ${account.delta}`], ["Reserved", known(last.reserved, "no bound")],
-      ["Left", known(last.left, "no limit")], ["Paid in all", number(account.paid_micro / 1e6)]),
+      ["Left", known(last.left, "no limit")], ["Paid in all", money(account.paid_micro / 1e6, currency)]),
     account.accounts.length > 1 && h("p", {}, "The records have changed: each set has an account of its own. Rho is that of a record in all of them."),
     last.could_sell.length > 0 && h("p", {}, "What is left covers ", last.could_sell.map((one) => `${one.rounds} rounds at sigma ${one.sigma}`).join(", "), "."));
 }

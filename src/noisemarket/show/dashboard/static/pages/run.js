@@ -40,7 +40,7 @@ export async function show(room, { parts }) {
   live.append(step, bar, left, notes);
   const accuracy = market ? new Chart({ title: "Accuracy over the rounds", why: "Test accuracy of the model that is trained under the contracts, beside the same job without a trade, without noise, and by other mechanisms.", x: "round", y: "test accuracy, %", height: 300, whole: true }) : null;
   room.append(live, figures, ...(accuracy ? [h("section", { class: "box" }, accuracy.node)] : []), curves, table, ledger);
-  const list = contracts(table, run, about), play = game(curves, run);
+  const list = contracts(table, run, about), play = game(curves, run, about.currency);
   let previous = null, played = "", contractsAt = "", later = 0, looked = 0;
 
   function draw(state) {

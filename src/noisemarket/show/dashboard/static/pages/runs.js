@@ -1,7 +1,7 @@
 // All runs: filter, sort, choose some to compare.
 
 import { comparing, get, runPage } from "/static/api.js";
-import { empty, h, number, perCent, problemBox, say, table, tag, when } from "/static/dom.js";
+import { empty, h, money, number, perCent, problemBox, say, table, tag, when } from "/static/dom.js";
 
 const KINDS = { run: "whole market", negotiate: "negotiation", compare: "comparison", train: "training", calibrate: "calibration", other: "other" };
 const link = (run) => h("a", { href: runPage(run.name), "data-focus": `#${run.name}` }, run.name);
@@ -69,7 +69,7 @@ export async function show(room) {
       { key: "owners", name: "Owners", num: true, sort: true, cell: (run) => number(run.owners, 0) },
       { key: "accuracy", name: "Accuracy", num: true, sort: true, cell: (run) => run.accuracy !== null ? perCent(run.accuracy)
         : run.quality !== null && run.quality !== undefined ? h("span", { title: "by the loss surface, not trained" }, `≈ ${perCent(run.quality)}`) : "–" },
-      { key: "paid", name: "Paid", num: true, sort: true, cell: (run) => number(run.paid) },
+      { key: "paid", name: "Paid", num: true, sort: true, cell: (run) => money(run.paid, run.currency) },
       { key: "started", name: "Started", sort: true, cell: (run) => when(run.started) },
     ];
     const { sort: focused, focus } = document.activeElement?.dataset ?? {};
