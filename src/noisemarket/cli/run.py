@@ -157,7 +157,7 @@ def reopen(path: Path, given: Choices) -> tuple[RunFolder, PreparedMarket, Choic
     from noisemarket.scenario import load_scenario
 
     # what a run can leave if it is killed before its job is opened
-    first = {SCENARIO, STATUS, SURFACE, "owners.csv", "owners.toml", "curator", "owners"}
+    first = {SCENARIO, STATUS, SURFACE, "owners.csv", "curator", "owners"}
     others = {one.name for one in path.iterdir() if not one.name.startswith(".")} - first
     if others and not (path / JOB).exists():
         raise BadInput("--resume", str(path), "was written by another command.")
