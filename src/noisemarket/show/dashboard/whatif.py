@@ -93,6 +93,7 @@ def _answer(preset: str, words: tuple[str, ...]) -> dict[str, Any]:
     }
     most = max(answers["best_portfolio"]["paid"], answers["clock"]["paid"], 1.0)
     return {
+        "currency": scenario.market.currency,
         "answers": answers,
         "clock": clock,
         "equilibrium": _by_cost(environment, equilibrium),
