@@ -85,8 +85,7 @@ export async function show(room, { query }) {
     }
     if (fields.length) {
       say(fields.length === 1 ? "One setting cannot be used." : `${fields.length} settings cannot be used.`);
-      const [target] = [...inputs.values()].filter(({ input }) => input.ariaInvalid);
-      target.input.focus();
+      room.querySelector("[aria-invalid]").focus();
     } else {
       trouble.replaceChildren(problemBox(problem));
       trouble.scrollIntoView({ block: "center" });
