@@ -199,7 +199,7 @@ UNFIT = {
 def told(site: Path) -> dict[str, list[Done]]:
     """What all these commands say, in one process: to start it takes longer than most of them."""
     refused = [["negotiate", "--mechanism", name] for name in REFUSED]
-    unfit = [["train", "--sigma", "0.3", *small(site, *words.split())] for words in UNFIT]
+    unfit = [["run", *small(site, *words.split())] for words in UNFIT]
     groups = {"known": [compare()], "refused": refused, "market": market(site), "unfit": unfit}
     done = iter(call_all(site, [words for group in groups.values() for words in group]))
     return {name: [next(done) for _ in group] for name, group in groups.items()}

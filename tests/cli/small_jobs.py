@@ -1,4 +1,4 @@
-"""What ``noisemarket`` is told to train, or to run a market, on a few images."""
+"""What ``noisemarket`` is told to run a market on a few images."""
 
 from __future__ import annotations
 
@@ -12,16 +12,8 @@ from tests.market.common import settings
 
 from noisemarket.cli import main
 
-TRAINED, PLAYED = 6, 5
+PLAYED = 5
 """Rounds."""
-
-
-def train_words(images: Path, *more: str, rounds: int = TRAINED) -> list[str]:
-    given = [
-        "owners=4", "channels=[4,8]", "hidden=16", f"rounds={rounds}", "noise=simulated",
-        f'data="{images}"', *more,
-    ]  # fmt: skip
-    return ["train", *(word for setting in given for word in ("--set", setting))]
 
 
 def run_words(images: Path, **more: Any) -> list[str]:

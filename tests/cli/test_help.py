@@ -1,11 +1,14 @@
 """What the command line says about itself."""
 
+import re
 from pathlib import Path
 
 import pytest
 from tests.commands import call_here
 
+from noisemarket.cli.estimate import announce, training_seconds
 from noisemarket.cli.options import MECHANISMS
+from noisemarket.cli.run import against
 from noisemarket.pricing import MECHANISMS as KNOWN
 from noisemarket.scenario import Scenario
 
@@ -13,7 +16,6 @@ TAKE_A_SCENARIO = (
     "run",
     "negotiate",
     "compare",
-    "train",
     "calibrate",
     "audit",
     "privacy",
@@ -55,6 +57,7 @@ def test_the_first_help_has_an_example(tmp_path: Path) -> None:
 def test_a_mistyped_command_gets_one_hint_and_a_missing_one_the_help(tmp_path: Path) -> None:
     mistyped = call_here("negotiat", cwd=tmp_path)
     assert (mistyped.returncode, mistyped.stderr.count("Did you mean 'negotiate'?")) == (2, 1)
+    assert call_here("ownr", cwd=tmp_path).stderr.count("Did you mean") == 1
     missing = call_here("ledger", cwd=tmp_path)
     assert (missing.returncode, missing.stderr) == (2, "")
     assert "statement" in missing.stdout
@@ -88,3 +91,44 @@ def test_keys_are_explained_for_the_scenario_that_is_named(tmp_path: Path) -> No
         assert {"changes.at"} <= set(shown)
     own = said("scenario", "--explain", "--set", "hidden=77", cwd=tmp_path)
     assert "training.hidden 77" in own
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("run --draws 0", "--draws is 0: give a number of at least 1."),
+        ("run --draws x", "--draws is x: give a whole number."),
+        ("privacy --sigma x", "--sigma is x: give a number."),
+        ("dashboard --port 99999", "--port is 99999: give a number from 0 to 65535."),
+    ],
+)
+def test_a_bad_option_is_refused_in_plain_words(words: str, told: str, tmp_path: Path) -> None:
+    refused = call_here(*words.split(), cwd=tmp_path)
+    assert (refused.returncode, refused.stderr) == (2, f"noisemarket: {told}\n")
+
+
+def test_a_long_run_is_announced_with_its_time(capsys: pytest.CaptureFixture[str]) -> None:
+    announce(Scenario.from_preset("market", owners=10, rounds=5), 1, workers=1)
+    assert capsys.readouterr().err == ""
+    network = Scenario.from_preset("market", model="cnn")
+    announce(network, 1, workers=1)
+    said = capsys.readouterr().err
+    found = re.fullmatch(r"About (\d+) minutes: 100 owners x 30 rounds of the CNN\.\n", said)
+    assert found is not None
+    assert int(found[1]) == pytest.approx(training_seconds(network) / 60, abs=0.5)
+    announce(network, 8, workers=1)
+    assert re.match(r"About \d+ hours: 8 trainings of 100 owners", capsys.readouterr().err)
+
+
+def test_the_expected_time_grows_with_rounds_and_records() -> None:
+    one = training_seconds(Scenario.from_preset("market", model="cnn", rounds=1))
+    assert training_seconds(Scenario.from_preset("market", model="cnn", rounds=7)) == (
+        pytest.approx(7 * one)
+    )
+    assert training_seconds(Scenario.from_preset("market", model="cnn", rounds=1, owners=50)) < one
+
+
+def test_a_target_is_compared_with_the_result() -> None:
+    assert against(90.0, 91.234) == "The target of 90 % is met: 91.23 %."
+    assert "of 90 % is missed by 0.50 points" in against(90.0, 89.5)
+    assert "not known" in against(90.0, None)

@@ -66,17 +66,6 @@ def test_no_owner_is_a_formula(place: Path, done: Done) -> None:
         assert "'=1+1" in owners
 
 
-def test_a_file_of_contracts_is_read_again(place: Path, done: Done) -> None:
-    from noisemarket.market.orders import read_contracts
-    from noisemarket.scenario import load_scenario
-
-    made = load_scenario(place / "r" / "scenario.toml").environment()
-    with (place / "r" / "contracts.csv").open(newline="") as lines:
-        sigma = {text_of(row["owner"]): float(row["sigma"]) for row in csv.DictReader(lines)}
-    read = read_contracts(str(place / "r" / "contracts.csv"), made)
-    assert dict(zip(map(str, made.population.names), read.tolist(), strict=True)) == sigma
-
-
 def _umask() -> int:
     import os
 

@@ -56,7 +56,7 @@ def write_pictures(folder: Path, **changes: Any) -> None:
 def said(folder: Path, *more: str) -> str:
     """What the command line says, without the words before it."""
     done = call_here(
-        "train", "--sigma", "0.3", "--set", "data=mine", "--set", "owners=4", "--set", "rounds=1",
+        "run", "--set", "data=mine", "--set", "owners=4", "--set", "rounds=1",
         *more, "--out", "run", cwd=folder,
     )  # fmt: skip
     assert done.returncode == 2, done.stderr

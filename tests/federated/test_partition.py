@@ -20,7 +20,7 @@ from noisemarket.federated.partition import (
     label_entropy,
     owner_sizes,
 )
-from noisemarket.show.training_report import draw_partition, holdings
+from noisemarket.show.partition_figure import draw_partition, holdings
 
 MNIST_COUNTS = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
 MNIST = np.random.default_rng(0).permutation(np.repeat(np.arange(10), MNIST_COUNTS))

@@ -75,7 +75,7 @@ def test_owners_need_one_csv_file_and_the_curator_none(tmp_path: Path) -> None:
         (apart / name).write_bytes((together / name).read_bytes())
     rows = "".join(f"{name},{count},1.0\n" for name, count in SIZES.items())
     (apart / "owners.csv").write_text("owner,data_size,beta\n" + rows)
-    scenario = made(apart, file=str(apart / "owners.csv"))
+    scenario = made(apart, file=str(apart / "owners.csv"), currency="EUR")
     nodes = {}
     for index, name in enumerate(SIZES):
         folder = tmp_path / name
@@ -85,8 +85,9 @@ def test_owners_need_one_csv_file_and_the_curator_none(tmp_path: Path) -> None:
         config["owner-folder"] = str(folder)
         nodes[100 + index] = Node(owner_app(), config, name)
     grid = ProcessGrid(nodes)
-    path = tmp_path / "run"
-    outcome = hold_market(grid, scenario, path, lambda line: None, Bounds(**BOUNDS))
+    path, told = tmp_path / "run", list[str]()
+    outcome = hold_market(grid, scenario, path, told.append, Bounds(**BOUNDS))
+    assert {line.split()[2] for line in told if line.startswith("Paid ")} == {"EUR"}
     assert outcome.payments == expected.payments
     assert sum(outcome.payments.values()) > 0
     assert np.allclose(weights(path), weights(tmp_path / "here"), rtol=0, atol=1e-6)

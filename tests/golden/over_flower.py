@@ -29,7 +29,7 @@ def run(name: str, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     job = folder / "job"
     job.mkdir()
     grid = grid_of(scenario, job)
-    hold(grid, scenario, job)
+    hold(grid, scenario, job, simulated=True)
     uploads = [_upload(one) for one in grid.heard if one.metadata.message_type == TRAIN]
     names = {number: node.name for number, node in grid.nodes.items()}
     messages = _said(grid.sent, grid.heard, names)

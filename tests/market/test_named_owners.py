@@ -15,6 +15,7 @@ from noisemarket.federated.columns import Description
 from noisemarket.federated.data_files import load_data
 from noisemarket.federated.models import maker_of
 from noisemarket.ledger.contract import Contract
+from noisemarket.ledger.money import format_micro
 from noisemarket.ledger.store import reading
 from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.orders import prepare
@@ -213,6 +214,9 @@ def test_a_cap_is_kept_before_anything_is_signed(tmp_path: Path) -> None:
     assert "The job's privacy cap allows noise of at least" in said
     assert "EUR; paid:" in said
     assert "Simulated" not in said
+    total = format_micro(sum(row.paid_micro or 0 for row in outcome.owners))
+    checked = call_here("ledger", "verify", "run", cwd=tmp_path).stdout
+    assert f"{total} EUR paid in all." in " ".join(checked.split())
 
 
 @pytest.mark.compiled

@@ -14,6 +14,18 @@ OPTIONS = {"setting": "--set"} | {
 }
 """The options by the arguments that they set: messages of the library name arguments."""
 
+PLAIN = {
+    r"Invalid value for '(.+?)': '(.*)' is not a valid int[a-z ]*\.":
+        r"\1 is \2: give a whole number.",
+    r"Invalid value for '(.+?)': '(.*)' is not a valid float[a-z ]*\.":
+        r"\1 is \2: give a number.",
+    r"Invalid value for '(.+?)': (\S+) is not in the range x>=(\S+)\.":
+        r"\1 is \2: give a number of at least \3.",
+    r"Invalid value for '(.+?)': (\S+) is not in the range (\S+)<=x<=(\S+)\.":
+        r"\1 is \2: give a number from \3 to \4.",
+}  # fmt: skip
+"""What the parser of options says, in plain words."""
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: one clear sentence and exit code 2 for bad input, never a traceback."""
@@ -32,7 +44,9 @@ def main(arguments: list[str] | None = None) -> None:
     except usage_error as problem:
         said = getattr(problem, "format_message", problem.__str__)()
         # Typer and click may both add a hint; and where help was shown there is nothing to add.
-        said = re.sub(r"( Did you mean [^?]*\?)\1", r"\1", said)
+        said = re.sub(r"( Did you mean [^?]*\?)(\1| \(Did you mean [^)]*\))", r"\1", said)
+        for pattern, words in PLAIN.items():
+            said = re.sub(pattern, words, said)
         code = 2
         if said.startswith("Usage: "):
             print(said)

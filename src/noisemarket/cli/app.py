@@ -14,12 +14,12 @@ from noisemarket.cli.audit import audit
 from noisemarket.cli.calibrate import calibrate
 from noisemarket.cli.compare import compare
 from noisemarket.cli.dashboard import dashboard
+from noisemarket.cli.export import export
 from noisemarket.cli.negotiate import negotiate
 from noisemarket.cli.privacy import privacy
 from noisemarket.cli.reproduce import reproduce
 from noisemarket.cli.run import run
 from noisemarket.cli.scenario import scenario
-from noisemarket.cli.train import train
 
 HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -31,17 +31,17 @@ EXAMPLES: dict[Callable[..., object], list[str]] = {
     compare: ["compare --mechanisms clock,dypp,pain_fl,uniform --set owners=50"],
     reproduce: ["reproduce --seeds 5 --out runs/reproduction",
                 "reproduce mine.toml --out runs/claims"],
-    train: ["train --contracts contracts.csv --set rounds=10", "train --sigma 0.3"],
     calibrate: ["calibrate --sigmas 0,0.3,0.6 --seeds 3 --name mine"],
     audit: ["audit --set protection=sharded"],
     privacy: ["privacy --sigma 0.3", "privacy --epsilon 2 --set protection=clipped",
               "privacy --rho 0.1 --rho 0.25"],
+    export: ["export runs/demo --to tensorboard", "export runs/demo --to csv --out tables"],
     scenario: ["scenario --preset paper > mine.toml", "scenario --explain"],
 }  # fmt: skip
 GROUPS: dict[str, tuple[str, list[Callable[..., object]]]] = {
     "ledger": (
         "Read a ledger: what was agreed, delivered and paid, and whether it can be trusted.",
-        [ledger.ls, ledger.show, ledger.verify, ledger.export, ledger.statement],
+        [ledger.ls, ledger.show, ledger.verify, ledger.export, ledger.statement, ledger.record],
     ),
     "owner": ("Read an owner's folder: what its records have cost.", [owner.account]),
     "data": (

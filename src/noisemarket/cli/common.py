@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from noisemarket.cli.estimate import announce
 from noisemarket.errors import BadInput
 
 if TYPE_CHECKING:
@@ -77,10 +78,9 @@ def with_surface(scenario: Scenario, workers: int | None) -> Scenario:
 
         def watch(done: int, total: int) -> None:
             bar.update(line, completed=done, total=total, visible=True)
-            if bar.disable and not done:
-                print(
-                    f"Measuring the loss surface of this job: {total} trainings.", file=sys.stderr
-                )
+            if not done:
+                step_done(bar, f"Measuring the loss surface of this job: {total} trainings.")
+                announce(scenario, total, workers)
 
         found = job_surface.with_surface(scenario, workers=workers, stop=stop, watch=watch)
     if found.measured_now or not found.fits:
@@ -208,6 +208,12 @@ def progress(unit: str) -> Progress:
         console=console,
         disable=not console.is_terminal,
     )
+
+
+def step_done(bar: Progress, words: str) -> None:
+    """Say on standard error that a step is finished, where no bar shows it."""
+    if bar.disable:
+        print(words, file=sys.stderr, flush=True)
 
 
 def console() -> Console:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,9 +22,11 @@ from noisemarket.cli.common import (
     progress,
     resumed,
     show,
+    step_done,
     stoppable,
     with_surface,
 )
+from noisemarket.cli.estimate import announce
 from noisemarket.errors import BadInput, Interrupted
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from noisemarket.study.compare import Comparison, Plan
     from noisemarket.study.trainings import TrainingFile
 
-PLAN, PAGE = "plan.json", "report.html"
+PLAN = "plan.json"
 
 
 def compare(
@@ -122,6 +122,7 @@ def compare(
             "rounds": scenario.training.rounds,
             "model": scenario.training.model,
             "surface": scenario.surface_name(),
+            "currency": scenario.market.currency,
             **vars(plan),
             **comparison_document(rows),
             "command": command,
@@ -129,13 +130,11 @@ def compare(
             "training_cpu_seconds": round(comparison.training_cpu_seconds, 1),
         }
         folder.write_json("comparison.json", document)
-        figures = report.draw_trained(folder.path / "figures", rows)
-        page = report.comparison_page(document, figures, folder.path / "scenario.toml")
-        folder.write_text(PAGE, page)
+        figures = report.draw_trained(folder.path / "figures", rows, document["currency"])
         folder.status("complete", **vars(plan))
     show(
         as_json, document, report.trained_table(document), *report.findings(rows),
-        *paths(folder, figures), f"Report: {folder.path / PAGE}",
+        *paths(folder, figures),
     )  # fmt: skip
 
 
@@ -148,6 +147,7 @@ def _game_only(
     from noisemarket.market.negotiation import Negotiation, run_options
     from noisemarket.pricing import MECHANISMS, find_mechanism
     from noisemarket.show import comparison_report as report
+    from noisemarket.show import negotiation_report
     from noisemarket.show.style import name_of
     from noisemarket.study.compare import check, parts_of
 
@@ -172,11 +172,11 @@ def _game_only(
         csv = csv_text(report.GAME_COLUMNS, report.game_csv_rows(rows))
         folder.write_text("comparison.csv", csv)
         folder.write_json("comparison.json", rows)
-        figures = report.draw_game(folder.path / "figures", rows) if rows else []
-        if curves := report.game_curves(results):
-            points = report.curve_csv_rows(curves)
-            folder.write_text("curves.csv", csv_text(report.CURVE_COLUMNS, points))
-            figures += report.draw_curves(folder.path / "figures", curves)
+        figures, currency = list[Path](), scenario.market.currency
+        if curves := negotiation_report.game_curves(results):
+            points = negotiation_report.curve_csv_rows(curves)
+            folder.write_text("curves.csv", csv_text(negotiation_report.CURVE_COLUMNS, points))
+            figures = negotiation_report.draw_curves(folder.path / "figures", curves, currency)
         state = "complete" if len(results) == len(names) else "incomplete"
         folder.status(state, mechanisms=names, mechanisms_done=list(results))
     if state == "incomplete":
@@ -184,8 +184,8 @@ def _game_only(
             f"stopped after {len(results)} of {len(names)} mechanisms; their results are in "
             f"{folder.path} (status: incomplete)."
         )
-    document = {"seed": scenario.seed, "mechanisms": rows}
-    show(as_json, document, report.game_table(rows), *paths(folder, figures))
+    document = {"seed": scenario.seed, "currency": currency, "mechanisms": rows}
+    show(as_json, document, report.game_table(rows, currency), *paths(folder, figures))
 
 
 def _names(given: str | None) -> list[str]:
@@ -244,30 +244,18 @@ def _trained(
         line = bar.add_task("deciding", total=None)
         comparison.decide(workers, stop)
         bar.update(line, description="training")
-        say = _teller() if bar.disable else (lambda done, total: None)
+        begun = False
 
         def watch(done: int, total: int) -> None:
+            nonlocal begun
+            if not begun:
+                announce(scenario, total - done, workers)
+                begun = True
             bar.update(line, completed=done, total=total)
-            say(done, total)
+            step_done(bar, f"trained {done} of {total}")
 
         comparison.train(workers=workers, stop=stop, watch=watch)
     return comparison
-
-
-def _teller() -> Callable[[int, int], None]:
-    """Says on standard error how far it is and how long it will take, where no bar is shown."""
-    begun: list[tuple[float, int]] = []
-
-    def tell(done: int, total: int) -> None:
-        begun.append((time.monotonic(), done))
-        fresh = done - begun[0][1]
-        left = ""
-        if fresh and done < total:
-            each = (begun[-1][0] - begun[0][0]) / fresh
-            left = f", about {each * (total - done) / 60:.0f} minutes left"
-        print(f"trained {done} of {total}{left}", file=sys.stderr, flush=True)
-
-    return tell
 
 
 def _words(plan: Plan) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +21,11 @@ from noisemarket.cli.common import (
     progress,
     resumed,
     show,
+    step_done,
     stoppable,
     with_surface,
 )
+from noisemarket.cli.estimate import announce
 from noisemarket.errors import BadInput, Interrupted
 
 if TYPE_CHECKING:
@@ -144,7 +145,9 @@ def start(
     surface = find_surface(scenario.surface_name())
     environment = replace(market.environment, surface=surface)
     market = replace(market, scenario=scenario, environment=environment)
-    return new_folder(scenario, "run", out, overwrite, file, **choices), market, choices
+    folder = new_folder(scenario, "run", out, overwrite, file, **choices)
+    announce(scenario, 1 + 4 * choices["draws"] if choices["baselines"] else 1, workers)
+    return folder, market, choices
 
 
 def reopen(path: Path, given: Choices) -> tuple[RunFolder, PreparedMarket, Choices]:
@@ -228,11 +231,14 @@ def carry_out(
     said += data.remarks
     said += _whose(choices, folder)
     said += [f"Owner {owner} broke its contract: {why}." for owner, why in outcome.broken.items()]
+    said += report.harmful_uploads(outcome)
     said += [
         *paths(folder, figures),
         f"Ledger head: {outcome.head}",
         f"To see the contracts: noisemarket ledger ls {folder.path}",
     ]
+    if (target := market.scenario.market.target_accuracy) != "none":
+        said.insert(0, against(float(target), result["deployed_accuracy"]))
     if not outcome.agreed:
         said.insert(0, _why_nothing(outcome))
     if others and (better := report.advice(result)):
@@ -297,6 +303,18 @@ def _why_nothing(outcome: MarketOutcome) -> str:
     return outcome.negotiation.why_nothing()
 
 
+def against(target: float, accuracy: float | None) -> str:
+    """The accuracy that was asked for, beside the one that came."""
+    if accuracy is None:
+        return f"Whether the target of {target:g} % is met is not known: no round was trained."
+    if accuracy >= target:
+        return f"The target of {target:g} % is met: {accuracy:.2f} %."
+    return (
+        f"The target of {target:g} % is missed by {target - accuracy:.2f} points: the loss surface "
+        "predicts the mean of many draws of the noise, and this is one."
+    )
+
+
 def _market(
     choices: Choices,
     market: PreparedMarket,
@@ -326,12 +344,20 @@ def _market(
         run = job.run_market(
             market, folder, workers=workers, threads=workers, watch=watch, stop=stop, **lasting
         )
+    signed, trained = 0, ""
     for event in run:
-        if isinstance(event, events.Signed):
-            bar.update(sign, advance=1, visible=True)
+        if isinstance(event, events.Negotiated):
+            step_done(bar, f"Negotiated: {event.agreed:,} of {event.owners:,} owners sell noise.")
+        elif isinstance(event, events.Signed):
+            signed += 1
+            bar.update(sign, completed=signed, visible=True)
         elif isinstance(event, events.RoundTrained):
-            bar.update(rounds, completed=event.result.number - 1)
-            _round("training", event.result, event.rounds, bar, rounds)
+            trained = f": {_accuracy(event.result)}"
+            words = f"training, {_accuracy(event.result)}"
+            bar.update(rounds, completed=event.result.number, description=words, visible=True)
+        elif isinstance(event, events.Settled):
+            step_done(bar, f"Trained under {signed:,} contracts{trained}.")
+            step_done(bar, f"Settled: {event.paid:,} contracts kept, {event.broken:,} broken.")
         elif isinstance(event, events.Accused):
             words = f"Owner {event.owner}, round {event.round}: {event.reason}; refused."
             bar.console.print(words, markup=False)
@@ -340,12 +366,8 @@ def _market(
     return run.outcome
 
 
-def _round(name: str, result: RoundResult, rounds: int, bar: Bar, line: TaskID) -> None:
-    """Show that one more round is done."""
-    words = f"{name}, accuracy {(result.averaged or result.score).accuracy:.1f} %"
-    bar.update(line, advance=1, description=words, visible=True)
-    if bar.disable:
-        print(f"{words}, round {result.number} of {rounds}", file=sys.stderr, flush=True)
+def _accuracy(result: RoundResult) -> str:
+    return f"accuracy {(result.averaged or result.score).accuracy:.1f} %"
 
 
 def _baselines(
@@ -371,8 +393,10 @@ def _baselines(
 
     def told(task: Draw, result: RoundResult) -> None:
         words, line = lines[task.name]
-        words = f"for comparison, {words}" + (f" ({task.draw})" if draws > 1 else "")
-        _round(words, result, rounds, bar, line)
+        words = f"{words}, {_accuracy(result)}"
+        bar.update(line, advance=1, description=words)
+        if result.number == rounds:
+            step_done(bar, f"Trained for comparison: {words}.")
 
     try:
         return baselines.train_baselines(folder, outcome, tasks, told, workers, stop)

@@ -15,7 +15,8 @@ from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.flower.flower_channel import FlowerChannel
 from noisemarket.flower.host_files import curator_path
 from noisemarket.flower.line import Bounds
-from noisemarket.ledger.money import MICRO
+from noisemarket.ledger.money import UNITS
+from noisemarket.ledger.money import in_words as money
 from noisemarket.market.events import (
     EVENTS,
     FAILED,
@@ -104,12 +105,12 @@ def hold_market(
     channel = FlowerChannel(grid, names, folder, bounds, houses)
     run = run_market(market, path, channel=channel, curator=curator or folder.curator)
     for event in run:
-        if words := in_words(event):
+        if words := in_words(event, scenario.market.currency):
             show(words)
     return run.outcome
 
 
-def in_words(event: Event) -> str:
+def in_words(event: Event, currency: str = UNITS) -> str:
     """An event in words; nothing for those that are too many."""
     match event:
         case Opened():
@@ -120,7 +121,7 @@ def in_words(event: Event) -> str:
         case Negotiated():
             return (
                 f"Negotiated with {event.owners} owners in {event.seconds:.1f} s: {event.agreed} "
-                f"trades for {event.total / MICRO:.2f} at most."
+                f"trades for {money(event.total, currency)} at most."
             )
         case RoundTrained():
             result = event.result
@@ -131,7 +132,7 @@ def in_words(event: Event) -> str:
         case Accused():
             return f"Owner {event.owner}, round {event.round}: {event.reason}; refused."
         case Paid():
-            return f"Paid {event.amount / MICRO:.2f} to {event.owner}."
+            return f"Paid {money(event.amount, currency)} to {event.owner}."
         case Broken():
             return f"Owner {event.owner} broke its contract and is not paid."
         case Settled():

@@ -49,6 +49,7 @@ class FlowerChannel(Channel):
         self._grid, self._names, self._bounds = grid, list(names), bounds or Bounds()
         self._houses, self._folder = houses, folder.curator
         self.patience, self.journal = self._bounds.wait, folder.curator / JOURNAL
+        self.here = self._bounds.simulated
         self._job: Job | None = None
 
     @cached_property

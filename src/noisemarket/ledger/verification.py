@@ -8,7 +8,8 @@ Time is linear in the length of the ledger, and memory does not grow with it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -17,6 +18,7 @@ from noisemarket.ledger import entries
 from noisemarket.ledger.document import is_key
 from noisemarket.ledger.entries import FIRST, Entry, Head, described, entry_hash
 from noisemarket.ledger.history import InvalidEntry, JobHistory
+from noisemarket.ledger.money import UNITS
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.ledger.store import Ledger
 
@@ -27,7 +29,10 @@ _SUMS = ("contracts", "contracts_paid", "contracts_broken", "paid")  # of all jo
 
 @dataclass(frozen=True)
 class VerifiedLedger:
-    """What a valid ledger holds. Note ``head`` elsewhere: it pins everything up to here."""
+    """What a valid ledger holds. Note ``head`` elsewhere: it pins everything up to here.
+
+    ``paid`` adds up all jobs, ``money`` those of each currency, in micro-units.
+    """
 
     entries: int
     head: Head
@@ -37,6 +42,7 @@ class VerifiedLedger:
     contracts_paid: int
     contracts_broken: int
     paid: int
+    money: Mapping[str, int]
     curator_keys: tuple[str, ...]
 
 
@@ -92,6 +98,7 @@ def verify(
         jobs=tally.jobs,
         jobs_settled=tally.jobs_settled,
         curator_keys=tuple(tally.curator_keys),
+        money=dict(tally.money),
         **tally.sums,
     )
 
@@ -132,6 +139,8 @@ class _Tally:
         self.unsealed: dict[str, int] = {}  # the first entry of a job that no seal covers yet
         self.jobs = self.jobs_settled = 0
         self.sums = dict.fromkeys(_SUMS, 0)
+        self.money = Counter[str]()
+        self._currency: dict[str, str] = {}  # of each open job
 
     def add(self, entry: Entry) -> None:
         history = self.open.get(entry.job) or JobHistory(entry.job)
@@ -143,7 +152,7 @@ class _Tally:
         if entry.kind == entries.SEALED:
             del self.unsealed[entry.job]
             if history.stage == entries.SETTLED:
-                del self.open[entry.job]
+                del self.open[entry.job], self._currency[entry.job]
             return
         self.unsealed.setdefault(entry.job, entry.seq)
         for name in _SUMS:
@@ -155,8 +164,10 @@ class _Tally:
             self.curator_keys[history.curator_key] = None
             self.jobs += 1
             self.open[entry.job] = history
+            self._currency[entry.job] = entry.content()["about"].get("currency", UNITS)
         elif entry.kind == entries.SETTLED:
             self.jobs_settled += 1
+        self.money[self._currency[entry.job]] += history.paid - before["paid"]
 
     def check_sealed(self) -> None:
         """Refuse entries at the end that their curator has not sealed."""

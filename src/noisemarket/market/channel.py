@@ -43,6 +43,10 @@ class Channel(Closing):
     simulated = False
     """Whether the owners are simulated in this process, from the scenario."""
 
+    here = False
+    """Whether all owners are on this machine, which deals records out to them unless the data has
+    owners."""
+
     lasting = True
     """Whether the owners outlive the job, so that one may be left out that took part before."""
 
@@ -98,7 +102,7 @@ class LocalChannel(Channel):
     """Owners that this process acts for, each with a folder of its own; ``lasting`` are those that
     outlive the run."""
 
-    simulated = True
+    simulated = here = True
 
     def __init__(
         self,

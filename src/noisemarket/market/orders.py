@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-import csv
 import json
 import math
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -41,9 +39,8 @@ from noisemarket.federated.partition import (
     own_partition,
 )
 from noisemarket.federated.protections import Protection
-from noisemarket.federated.rounds import Checkpoint, State, TrainingPlan
+from noisemarket.federated.rounds import State, TrainingPlan
 from noisemarket.files import digest
-from noisemarket.formats import text_of
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
 from noisemarket.game.protocol import Contracts
@@ -83,11 +80,6 @@ class Order:
     def start(self, job: str = "") -> State:
         """Where training starts; ``job`` is its name in the market."""
         return State.first(self.job.first_weights(), job)
-
-    def resumed(self, checkpoint: Checkpoint | None) -> State:
-        """Where training stands by this checkpoint; the start if it has none yet."""
-        first = self.start()
-        return (checkpoint.load(first) if checkpoint else None) or first
 
     def statements(self, accountant: Accountant) -> tuple[PrivacyStatement, ...]:
         """What each owner has given up by this account, under its own name."""
@@ -210,36 +202,6 @@ def given_sigma(sigma: ArrayLike, environment: Environment) -> FloatArray:
         remedy = f"give a number from 0 to sigma_max = {highest:g}."
         raise BadInput(f"sigma of {owner}", float(values.flat[bad[0]]), remedy)
     return np.broadcast_to(values, owners).copy()
-
-
-def read_contracts(file: str, environment: Environment) -> FloatArray:
-    """Each owner's noise out of a contracts file: columns owner and sigma, any others ignored."""
-    try:
-        with Path(file).open(encoding="utf-8-sig", newline="") as lines:
-            rows = list(csv.DictReader(lines))
-    except (OSError, ValueError, csv.Error) as problem:
-        reason = getattr(problem, "strerror", None) or "not a CSV file"
-        raise BadInput("contracts", file, f"cannot be read ({reason}).") from None
-    if not rows or not {"owner", "sigma"} <= set(rows[0]):
-        raise BadInput("contracts", file, "give a CSV with columns owner and sigma.")
-    names = [str(name) for name in environment.population.names]
-    index = {name: i for i, name in enumerate(names)}
-    sigma = np.full(len(names), np.nan)
-    for row in rows:
-        owner = row["owner"] or ""
-        owner = owner if owner in index else text_of(owner)
-        if owner not in index:
-            raise BadInput("contracts", owner, "is not an owner of this scenario: drop its row.")
-        if not np.isnan(sigma[index[owner]]):
-            raise BadInput("contracts", owner, "has two rows: keep one.")
-        try:
-            sigma[index[owner]] = float(row["sigma"])
-        except (TypeError, ValueError):
-            raise BadInput(f"sigma of owner {owner}", row["sigma"], "give a number.") from None
-    without = np.flatnonzero(np.isnan(sigma))
-    if len(without):
-        raise BadInput("contracts", file, f"has no usable sigma for owner {names[without[0]]}.")
-    return given_sigma(sigma, environment)
 
 
 def _fingerprint(

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
 
@@ -18,9 +18,8 @@ from noisemarket.federated.data_files import load_data
 from noisemarket.federated.engine import Engine, Job, Weights, single_precision
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Protection
-from noisemarket.federated.rounds import Checkpoint, RoundResult, State, check_charges
+from noisemarket.federated.rounds import Checkpoint, RoundResult, check_charges
 from noisemarket.federated.rounds import train as rounds_of
-from noisemarket.formats import finite, least_median_most
 from noisemarket.market.local_engine import LocalEngine
 from noisemarket.market.orders import AnyModel, Order, given_partition, given_sigma, order
 from noisemarket.market.worker_processes import leave_unless_main
@@ -96,27 +95,6 @@ class Training:
             name = type(module).__name__
             raise BadInput("module", name, "is not built as the one that was trained.") from None
         return module
-
-    def summary(self) -> dict[str, Any]:
-        """Everything that ``train --json`` prints."""
-        last, first = self.rounds[-1] if self.rounds else None, self.statements[0]
-        return {
-            "complete": self.complete,
-            "rounds": len(self.rounds),
-            "accuracy": self.accuracy,
-            "loss": None if self.loss is None else finite(self.loss),
-            "averaged_accuracy": last.averaged.accuracy if last and last.averaged else None,
-            "accuracy_per_round": self.accuracies,
-            "refused": sum(len(result.refused) for result in self.rounds),
-            "guaranteed": all(one.guaranteed for one in self.statements),
-            "secure_noise": not any(one.simulated for one in self.statements),
-            "delta": first.delta,
-            "neighbours": str(first.neighbours),
-            "rho_cap": finite(first.rho_cap),
-            "owners_at_cap": self.owners_at_cap,
-            "rho": least_median_most([one.rho_total for one in self.statements]),
-            "epsilon": least_median_most([one.epsilon for one in self.statements]),
-        }
 
 
 def train(
@@ -195,20 +173,19 @@ def carry_out(
     job_order: Order,
     accountant: Accountant,
     checkpoint: Checkpoint | None = None,
-    state: State | None = None,
     *,
     engine: Callable[[Job], Engine] | None = None,
     workers: int | None = None,
     watch: Callable[[RoundResult], object] = lambda result: None,
     stop: Callable[[], bool] | None = None,
 ) -> Training:
-    """Train what was ordered on this machine, from ``state``, or the checkpoint's, to the end.
+    """Train what was ordered on this machine, from its checkpoint on, to the end.
 
     ``engine`` makes what trains it; by default as many processes as ``workers``.
     """
     engine = engine or (lambda job: LocalEngine(job, workers, stop))
-    if state is None:
-        state = job_order.resumed(checkpoint)
+    first = job_order.start()
+    state = (checkpoint.load(first) if checkpoint else None) or first
     check_charges(accountant, state)
     complete = state.rounds_done >= job_order.plan.rounds
     if not complete:  # a job that is done needs no workers

@@ -24,6 +24,7 @@ from noisemarket.market.outcome import MarketOutcome, Outcome
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.market.summary import Compared, deployed, owner_figures
 from noisemarket.pricing.mechanism import Trace
+from noisemarket.show.partition_figure import draw_partition
 from noisemarket.show.style import (
     FONT,
     colour_of,
@@ -35,7 +36,6 @@ from noisemarket.show.style import (
     save,
     table_of,
 )
-from noisemarket.show.training_report import draw_partition
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,6 +45,8 @@ _BLUE = "#1f5fa8"
 _SPOKEN = 3  # groups of sellers that are described in words
 MOST_GROUPS = 12
 """Rows of the table of sellers; what is beyond them is put together."""
+SURE = 5.0
+"""Standard errors beyond which uploads are said to have raised the test loss."""
 
 
 def alternatives_table(summary: Mapping[str, Any]) -> Table:
@@ -138,7 +140,7 @@ def sellers_table(outcome: Outcome) -> Table:
     table = table_of(
         "Who sold what", "noise kept, sigma", "epsilon", "owners",
         f"paid to each,\n{outcome.currency}", f"paid in all,\n{outcome.currency}",
-        "weight in the model",
+        "weight in the model", "test loss\nlowered by",
     )  # fmt: skip
     for rows in _groups(outcome):
         sigmas = sorted({row["sigma"] for row in rows})
@@ -152,8 +154,25 @@ def sellers_table(outcome: Outcome) -> Table:
             _range([row["paid"] for row in rows], "{:,.2f}"),
             f"{sum(row['paid'] for row in rows):,.2f}",
             f"{100 * sum(row['weight'] for row in rows):.1f} %",
+            _lowered(rows),
         )
     return table
+
+
+def _lowered(rows: Sequence[Mapping[str, Any]]) -> str:
+    """By how much these owners' uploads lowered the test loss, to first order."""
+    error = math.hypot(*(row["loss_lowered_error"] for row in rows))
+    return f"{sum(row['loss_lowered'] for row in rows):.3g} ± {error:.2g}"
+
+
+def harmful_uploads(outcome: Outcome) -> list[str]:
+    """A line for each owner whose uploads raised the test loss by more than noise explains."""
+    return [
+        f"The uploads of owner {row['owner']} raised the test loss ({_lowered([row])} lower), for "
+        "whatever reason: pay does not depend on it."
+        for row in owner_figures(outcome)
+        if row["loss_lowered"] < -SURE * row["loss_lowered_error"]
+    ]
 
 
 def _groups(outcome: Outcome) -> list[list[dict[str, Any]]]:

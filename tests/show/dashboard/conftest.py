@@ -44,13 +44,19 @@ def _make_runs(place: Path) -> None:
     root, folder = place / "runs", place / "images"
     folder.mkdir(parents=True)
     images = write_images(folder)
-    given = words(images, noise="secure", mechanism="equilibrium")
+    given = words(images, noise="secure", mechanism="equilibrium", currency="EUR")
     jobs = place / "season.toml"
-    jobs.write_text('market.currency = "EUR"\n[[jobs]]\nname = "spring"\n[[jobs]]\nname = "fall"\n')
+    jobs.write_text('[[jobs]]\nname = "spring"\n[[jobs]]\nname = "fall"\n')
     for name, made in {
         "market": given,
         "game": ["negotiate", "--mechanism", "dypp", *GAME],
-        "season": ["run", str(jobs), *words(images, model="features")[1:], "--workers", "1"],
+        "season": [
+            "run",
+            str(jobs),
+            *words(images, model="features", currency="EUR")[1:],
+            "--workers",
+            "1",
+        ],
         "reproduction": ["reproduce", *TINY],
         "compared": ["compare", "--game-only", "--mechanisms", "uniform,clock,equilibrium", *GAME],
     }.items():

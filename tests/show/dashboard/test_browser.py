@@ -19,7 +19,11 @@ from tests.show.dashboard.served import TOKEN, Served, process_of
 playwright = pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import Browser, Locator, Page, expect  # noqa: E402
 
-from noisemarket.market.run_folder import this_process  # noqa: E402
+from noisemarket.files import private_folder  # noqa: E402
+from noisemarket.market.run_folder import RunFolder, this_process  # noqa: E402
+from noisemarket.owner.folder import OwnerFolder, owner_folder  # noqa: E402
+from noisemarket.privacy.statement import PrivacyBudget  # noqa: E402
+from noisemarket.show.account_report import write_accounts  # noqa: E402
 
 pytestmark = pytest.mark.process
 
@@ -256,6 +260,23 @@ def test_contracts_are_sorted_filtered_downloaded_and_opened(
     done(page, served)
 
 
+def test_an_owner_sees_its_wallet(browser: Browser, served: Served, tmp_path: Path) -> None:
+    folder = OwnerFolder("1", owner_folder(tmp_path, "1"))
+    private_folder(folder.path)
+    folder.keep_private({"rho_budget": 2.0})
+    wallet, terms = folder.wallet(), PrivacyBudget("1", "per_record", 0.1, 0.02, rho_cap=0.5)
+    wallet.reserve("job", terms, "2999-01-01T00:00:00+00:00", 2.0)
+    wallet.hold("job")
+    wallet.spend("job", 1, "release", 0.125)
+    write_accounts(RunFolder(served.root / "market"), tmp_path)
+    page = opened(browser, served, "#/owner/market/1")
+    account = page.get_by_role("region", name="All jobs so far")
+    for fact in ("Jobs\n1", "Rho\n0.125", "Reserved\n0.375", "Left\n1.5", "0.00 EUR"):
+        expect(account).to_contain_text(fact, use_inner_text=True, timeout=LONG)
+    expect(account).to_contain_text("75 rounds at sigma 0.1")
+    done(page, served)
+
+
 def test_a_slider_moves_the_answers(browser: Browser, served: Served) -> None:
     page = opened(browser, served, "#/whatif")
     answer = page.locator("#answers")
@@ -291,7 +312,9 @@ def test_two_runs_are_compared(browser: Browser, served: Served) -> None:
     expect(page.locator("table tbody tr")).to_have_count(2, timeout=LONG)
     picture = page.get_by_role("img", name=re.compile("Accuracy over money"))
     expect(picture).to_have_attribute("aria-label", re.compile("market · exact equilibrium"))
-    expect(page.locator(".warn")).to_contain_text("differ in model, data, owners and rounds")
+    expect(page.locator(".warn")).to_contain_text(
+        "differ in model, data, owners, rounds and currency"
+    )
     expect(page.get_by_role("columnheader", name="Rounds")).to_be_visible()
     done(page, served)
 

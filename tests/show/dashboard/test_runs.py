@@ -37,7 +37,10 @@ def test_the_list_of_runs(get: Get, runs: Path) -> None:
     )  # fmt: skip
     assert (market["mechanism"], market["preset"], market["owners"]) == ("equilibrium", "market", 3)
     assert (market["draws"], market["after_rounds"]) == (1, None)
-    assert found["season"]["currency"] == "EUR"
+    assert {name: one["currency"] for name, one in found.items()} == {
+        "market": "EUR", "game": "units", "compared": "units", "season": "EUR",
+        "reproduction": "units",
+    }  # fmt: skip
 
 
 def test_a_stopped_run_has_the_accuracy_of_its_last_round(runs: Path, tmp_path: Path) -> None:
@@ -123,6 +126,7 @@ def test_names_that_a_spreadsheet_would_compute_are_shown_as_they_are(tmp_path: 
 def test_an_owner_in_plain_words(get: Get, runs: Path) -> None:
     found = get("runs/market/owner", name="0")
     statement = json.loads((runs / "market/owners/owner-0/statement.json").read_text())
+    assert found["currency"] == "EUR"
     assert found["contract"]["paid_micro"] == statement["paid_micro"]
     assert found["trace"]["epsilon"][-1] == pytest.approx(statement["epsilon"], rel=1e-9)
     assert [one["kind"] for one in found["entries"]][:2] == ["offered", "signed"]
@@ -183,11 +187,12 @@ def test_a_game_tells_how_far_it_is_while_it_is_played(runs: Path) -> None:
 
 def test_side_by_side(get: Get, runs: Path) -> None:
     found = get("compare", run=["market", "compared"])
-    assert found["differ"] == ["model", "data", "owners", "rounds"]
+    assert found["differ"] == ["model", "data", "owners", "rounds", "currency"]
     assert get("compare", run=["compared"])["differ"] == []
     rows = found["rows"]
     assert [(row["owners"], row["agreed"]) for row in rows[:2]] == [(3, False), (4, True)]
     assert [row["mechanism"] for row in rows] == ["equilibrium", "uniform", "clock", "equilibrium"]
+    assert [row["currency"] for row in rows] == ["EUR", "units", "units", "units"]
     assert rows[1]["surplus"] == pytest.approx(0.0, abs=1e-9)
     assert rows[0]["measured"]
     assert rows[0]["privacy_sold"] > 0

@@ -38,7 +38,6 @@ _FILES = {
     "reproduction": (CLAIMS,),
     "compare": (COMPARISON, "plan.json"),
     "calibrate": ("calibration.json",),
-    "train": ("metrics.jsonl", "checkpoint.npz"),
     "negotiate": (CONTRACTS, PARTIAL),
 }
 """What tells which command wrote a run folder, where its status does not."""
@@ -216,7 +215,7 @@ class RunStore:
             "rounds": training.get("rounds"),
             "model": training.get("model"),
             "data": Path(data).name if isinstance(data, str) and data else "mnist",
-            "accuracy": accuracy if kind in ("run", "train") else None,
+            "accuracy": accuracy if kind == "run" else None,
             "after_rounds": after,
             "draws": len(draws) if isinstance(draws, list) else 1,
             "no_trade_accuracy": summary.get("uniform_dp_accuracy"),

@@ -20,11 +20,11 @@ export function number(value, digits = 2) {
   if (value === null || value === undefined || Number.isNaN(value)) return missing;
   return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
+export const money = (value, currency) => (value === null || value === undefined ? missing : `${number(value)} ${currency}`);
 export function short(value, digits = 3) {
   if (value === null || value === undefined) return missing;
   return Number(value.toPrecision(digits)).toLocaleString("en", { maximumFractionDigits: 6 });
 }
-export const money = (value, currency) => value === null || value === undefined ? missing : `${number(value)} ${currency}`;
 export const perCent = (value, digits = 1) =>
   value === null || value === undefined ? missing : `${number(value, digits)} %`;
 

@@ -2,12 +2,12 @@
 
 import { get, runPath } from "/static/api.js";
 import { Chart } from "/static/charts.js";
-import { facts, h, short } from "/static/dom.js";
+import { facts, h, money, short } from "/static/dom.js";
 
 const LEARNED = [["saving", "Saving over the iterations", "mean saving"], ["payment", "Payment over the iterations", "mean payment"]];
 
 // Fills the room: `live` while owners are playing, `finish` when all have played.
-export function game(room, run) {
+export function game(room, run, currency) {
   let asked = null, level = null, charts = null;
 
   const exact = () => (asked ??= get(`${runPath(run)}/curves`).then((found) => { level = found.equilibrium; }).catch(() => {}));
@@ -15,7 +15,7 @@ export function game(room, run) {
   function draw(points, why) {
     const x = points.iteration;
     if (!x.length) return;
-    charts ??= LEARNED.map(([name, title, y]) => ({ name, chart: new Chart({ title, x: "iteration", y }) }));
+    charts ??= LEARNED.map(([name, title, y]) => ({ name, chart: new Chart({ title, x: "iteration", y: name === "payment" ? `${y}, ${currency}` : y }) }));
     for (const { name, chart } of charts) {
       if (!chart.node.isConnected) room.append(h("section", { class: "box" }, chart.node));
       chart.explain(why);
@@ -41,12 +41,12 @@ export function game(room, run) {
     else if (found.clock) clock(found.clock);
     else if (found.equilibrium) {
       room.replaceChildren(h("section", { class: "box" }, h("h2", {}, "The exact equilibrium of this game"),
-        facts(["Mean saving", short(found.equilibrium.saving)], ["Mean payment", short(found.equilibrium.payment)])));
+        facts(["Mean saving", short(found.equilibrium.saving)], ["Mean payment", money(found.equilibrium.payment, currency)])));
     }
   }
 
   function clock({ question: x, price, staying }) {
-    charts ??= [["The price of the clock", "The price falls until the owners that are left are worth it.", "price"],
+    charts ??= [["The price of the clock", "The price falls until the owners that are left are worth it.", `price, ${currency}`],
       ["Owners that stay", "Who says no once is out.", "owners"]].map(([title, why, y]) => ({ chart: new Chart({ title, why, x: "question", y, whole: true }) }));
     room.replaceChildren(...charts.map(({ chart }) => h("section", { class: "box" }, chart.node)));
     charts[0].chart.update([{ label: "price", colour: "--clock", steps: true, x, y: price }]);

@@ -43,7 +43,7 @@ export async function show(room, { parts }) {
   live.append(step, bar, left, notes);
   const accuracy = market ? new Chart({ title: "Accuracy over the rounds", why: WHY, x: "round", y: "test accuracy, %", height: 300, whole: true }) : null;
   room.append(live, figures, ...(accuracy ? [h("section", { class: "box" }, accuracy.node)] : []), curves, table, ledger);
-  const list = contracts(table, run, about), play = game(curves, run);
+  const list = contracts(table, run, about), play = game(curves, run, about.currency);
   let previous = null, played = "", contractsAt = "", later = 0, looked = 0;
 
   function draw(state) {

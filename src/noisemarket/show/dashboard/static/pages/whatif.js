@@ -2,7 +2,7 @@
 
 import { get, post, runPage } from "/static/api.js";
 import { Chart } from "/static/charts.js";
-import { h, loading, number, perCent, problemBox, say, short } from "/static/dom.js";
+import { h, loading, money, number, perCent, problemBox, say, short } from "/static/dom.js";
 
 export async function show(room) {
   const { sliders } = await get("whatif/sliders?preset=market");
@@ -80,10 +80,10 @@ export async function show(room) {
       { label: "clock auction now", colour: "--clock", line: false, dots: 14, x: [clock.paid], y: [clock.quality] },
       { label: "with full knowledge now", colour: "--best", line: false, dots: 14, x: [best.paid], y: [best.quality] }]);
     const last = found.clock.question.length;
-    price.explain(last ? `The clock stopped after ${last === 1 ? "one question" : `${last} questions`}, at a price of ${short(found.clock.price[last - 1])}; ${clock.sellers} owners sell.` : "No question was asked: nothing is bought.");
+    price.explain(last ? `The clock stopped after ${last === 1 ? "one question" : `${last} questions`}, at a price of ${money(found.clock.price[last - 1], found.currency)}; ${clock.sellers} owners sell.` : "No question was asked: nothing is bought.");
     price.update([{ label: "price", colour: "--clock", steps: true, x: found.clock.question, y: found.clock.price }], "");
     game.update([{ label: "saving in equilibrium", colour: "--exact", line: false, dots: 6, show: false, x: found.equilibrium.cost, y: found.equilibrium.saving }]);
-    say(`Clock auction: ${clock.sellers} owners sell for ${number(clock.paid)}, accuracy ${perCent(clock.quality)}.`);
+    say(`Clock auction: ${clock.sellers} owners sell for ${money(clock.paid, found.currency)}, accuracy ${perCent(clock.quality)}.`);
   }
 
   async function start() {
