@@ -62,6 +62,15 @@ def test_records_that_cancel_do_not_escape_the_clip() -> None:
     assert np.linalg.norm(made) <= 1.0
 
 
+def test_residuals_whose_squares_underflow_do_not_escape_the_clip() -> None:
+    """A record that is nearly right has residuals of 1e-26; its features are as much too long."""
+    model, row = LinearModel(CLASSES, WIDTH), np.full((1, WIDTH), 1e28, "f4")
+    start = np.zeros((CLASSES, WIDTH), "f4")
+    start[0] = 60.0 / (WIDTH * 1e28)
+    made = model.clipped_steps(start.reshape(-1), model.records(row, np.array([0])), 1, 8.0, 0.5)
+    assert 0.0 < np.linalg.norm(made) <= 0.5
+
+
 def test_the_sensitivity_is_of_the_owners_own_number_of_shards() -> None:
     for size, records, shards in ((1, 600, 600), (2, 600, 300), (2, 601, 301), (3, 1, 1)):
         protection = PerRecord(size, clip=0.5)

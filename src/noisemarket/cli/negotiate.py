@@ -46,7 +46,7 @@ def negotiate(
     contracts: Annotated[
         str | None, Option(metavar="FILE", help="Also write the contracts to this CSV file.")
     ] = None,
-    figures: Annotated[bool, Option("--figures", help="Also draw what was agreed.")] = False,
+    figures: Annotated[bool, Option("--figures", help="Also draw the game.")] = False,
     out: opt.Out = None,
     overwrite: opt.Overwrite = False,
     workers: opt.Workers = None,

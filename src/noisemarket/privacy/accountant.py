@@ -97,7 +97,8 @@ class Accountant:
 
     def may_start(self, owner: OwnerId, rho: float | None = None) -> bool:
         """Whether one more release (by default of the contract's cost) stays within the cap."""
-        return self._fits(owner, [self._charge(owner, 1, rho, None)])
+        cost = self._budget(owner).rho_per_round if rho is None else rho
+        return self._fits(owner, [Charge(owner, 1, cost, "").rho])
 
     def charged(self, owner: OwnerId, round: int, release_id: str) -> bool:
         """Whether this very release has been paid for, so that its bits may go out again."""
@@ -126,8 +127,9 @@ class Accountant:
         for charge in new.values():
             by_owner.setdefault(charge.owner, []).append(charge)
         for owner, its_charges in by_owner.items():
-            if not self._fits(owner, its_charges):
-                more = math.fsum(charge.rho for charge in its_charges)
+            costs = [charge.rho for charge in its_charges]
+            if not self._fits(owner, costs):
+                more = math.fsum(costs)
                 remedy = (
                     f"owner {owner} has spent {self.spent(owner):.6g} and cannot pay {more:.6g} "
                     "more; end the job here or go on without this owner."
@@ -157,9 +159,12 @@ class Accountant:
         cost = self._budget(owner).rho_per_round if rho is None else rho
         return Charge(owner, number, cost, release_id or secrets.token_hex(16))
 
-    def _fits(self, owner: OwnerId, charges: Iterable[Charge]) -> bool:
-        costs = [*self._costs(owner).values(), *(charge.rho for charge in charges)]
-        return math.fsum(costs) <= self._budget(owner).rho_cap * (1.0 + TOLERANCE)
+    def _fits(self, owner: OwnerId, more: Iterable[float]) -> bool:
+        cap = self._budget(owner).rho_cap
+        if math.isinf(cap):
+            return True
+        costs = *self._costs(owner).values(), *more
+        return math.fsum(costs) <= cap * (1.0 + TOLERANCE)
 
     def _budget(self, owner: OwnerId) -> PrivacyBudget:
         if owner not in self._budgets:

@@ -162,7 +162,8 @@ def add_noise(update: NDArray[Any], sigma: float, source: NoiseSource) -> NDArra
     values, out = np.ascontiguousarray(update).reshape(-1), noisy.reshape(-1)
     for start in range(0, values.size, _CHUNK):
         part = slice(start, start + _CHUNK)
-        within = np.clip(values[part].astype(np.float64), -LARGEST, LARGEST)
+        within = np.maximum(values[part], -LARGEST, dtype=np.float64)
+        np.minimum(within, LARGEST, out=within)
         within[np.isnan(within)] = 0.0
         steps = _grid_steps(within, 1.0)
         if sigma > 0.0:
@@ -219,9 +220,10 @@ def _gaussians(count: int, words: Callable[[int], Words]) -> FloatArray:
         part = out[start : start + _CHUNK]
         word = words(part.size)
         part[:] = (word & _MAGNITUDE).view(np.int64)
-        few = np.flatnonzero(part < _FEW)
+        (few,) = (part < _FEW).nonzero()
         part[few] += (words(few.size) + 0.5) * 2.0**-64
         part *= 2.0**-64
         ndtri(part, out=part)
-        part.view(np.uint64)[:] ^= word & _SIGN
+        bits = part.view(np.uint64)
+        np.bitwise_xor(bits, word & _SIGN, out=bits)
     return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 from noisemarket.errors import BadInput
@@ -37,7 +38,7 @@ class PrivacyBudget:
             raise BadInput("rho_cap", self.rho_cap, "give a number that is not negative.")
         gaussian_epsilon(self.rho_per_round, self.delta)  # refuses values out of range
 
-    @property
+    @cached_property
     def rho_per_round(self) -> float:
         """What one release costs; infinite where nothing is guaranteed."""
         return gaussian_rho(self.sensitivity, self.sigma)

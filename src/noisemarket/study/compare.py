@@ -35,7 +35,7 @@ from noisemarket.pricing.oracles import NoDP, UniformDP
 from noisemarket.pricing.rule import Rule
 from noisemarket.scenario import Scenario, dump_scenario
 from noisemarket.study.lying import mean_and_most, most_gained_by_lying
-from noisemarket.study.results import NO_TRADE, QUANTILES, GameRow, Row
+from noisemarket.study.results import NO_TRADE, GameRow, Row
 from noisemarket.study.trainings import TRAININGS, Orders, TrainingFile, TrainingTask, data_of
 
 SEEDS = 10
@@ -106,10 +106,10 @@ def check(scenario: Scenario, parts: Parts, *, trained: bool = True) -> None:
 class Decision:
     """A mechanism's decision in one case; arrays have a value for each owner.
 
-    ``gains`` are over no trade, ``costs`` the unit privacy costs. ``welfare_prices`` is what a
-    point of quality and a unit of money are worth to the curator, and a unit of money to an owner.
-    ``lying`` is the most that any owner could gain by lying, for the first seed; None where it is
-    not known, or where a budget could cut deals that a mechanism made without knowing it.
+    ``gains`` are over no trade. ``welfare_prices`` is what a point of quality and a unit of money
+    are worth to the curator, and a unit of money to an owner. ``lying`` is the most that any owner
+    could gain by lying, for the first seed; None where it is not known, or where a budget could cut
+    deals that a mechanism made without knowing it.
     ``worth`` is what the contracts are worth by the loss surface.
     """
 
@@ -118,7 +118,6 @@ class Decision:
     seed: int
     sigma: FloatArray
     gains: FloatArray
-    costs: FloatArray
     paid: float
     sellers: int
     welfare_prices: tuple[float, float, float]
@@ -176,7 +175,6 @@ def _decisions(
     lies: bool,
 ) -> Iterator[Decision]:
     levels = environment.levels
-    costs = np.asarray(environment.phases[-1].privacy_cost, dtype=float)
     left = np.array([levels.sigma_left(level) for level in range(levels.saving_levels + 1)])
     side, joint = environment.owner_side(), JointValue.of(environment)
     made: Agreement | None = None
@@ -204,7 +202,6 @@ def _decisions(
             seed=scenario.seed,
             sigma=left[struck.saving],
             gains=side.payoffs_of(struck.saving, struck.payment) - side.base(),
-            costs=costs,
             paid=float(levels.payments[struck.payment].sum()),
             sellers=int((struck.saving > 0).sum()),
             welfare_prices=(joint.quality_price, joint.money_price, environment.payment_value),
@@ -294,7 +291,6 @@ def _row(
     )
     bounded = bool(np.isfinite(epsilon_before).all())
     sold = epsilon - epsilon_before if bounded else np.full(len(epsilon), np.inf)
-    groups = np.array_split(np.argsort(decision.costs, kind="stable"), QUANTILES)
     return Row(
         mechanism=decision.mechanism,
         budget=decision.budget,
@@ -312,8 +308,6 @@ def _row(
         messages=decision.messages,
         seconds=decision.seconds,
         accuracy_per_round=list(accuracies),
-        epsilon_by_cost=[_mean_of(sold, some) for some in groups],
-        surplus_by_cost=[_mean_of(decision.gains, some) for some in groups],
     )
 
 
@@ -344,10 +338,6 @@ def _game_row(decision: Decision) -> GameRow:
 
 def _worse_off(decision: Decision) -> int:
     return int((decision.gains < -1e-9).sum())
-
-
-def _mean_of(values: FloatArray, some: np.ndarray) -> float | None:
-    return finite(float(values[some].mean())) if len(some) else None
 
 
 # In one call

@@ -35,6 +35,10 @@ FEW = 64
 CANCELLED = 1e-3
 SUMMED = 32
 """Steps of single records that are added in single precision; their sums in double."""
+SINGLE = 2.0**-24
+"""Unit roundoff of single precision: a sum of squares is off by at most one for each of them."""
+SHORTEST = 1e-15
+"""Residuals shorter than this count as that long: squares of shorter ones might underflow."""
 _BLOCK = 1024  # records whose features are in double precision at a time
 
 
@@ -112,7 +116,7 @@ class LinearModel(Model):
     def descend(self, weights: Flat, records: Records, rate: float) -> None:
         own = _own(records)
         with np.errstate(all="ignore"):
-            wrong = self._residuals(self._rows(weights) @ own.features.T, own.labels)
+            wrong = self._residuals(self._scores(weights, own.features), own.labels)
             step = np.float32(rate / len(own))
             weights -= (step * (wrong @ own.features)).reshape(-1)
 
@@ -127,13 +131,13 @@ class LinearModel(Model):
         """The factors r and x of the records' steps up the slope, r x', each cut to norm ``clip``;
         without records whose step is not finite."""
         with np.errstate(all="ignore"):
-            wrong = self._residuals(self._rows(weights) @ own.features.T, own.labels)
-            left, right = _lengths(wrong.T), own.lengths
-            length = left * right  # the norm of an outer product
-            share = np.minimum(rate, CLIP_MARGIN * clip / np.maximum(length, 1e-300))
-            good = (length < LARGEST_NORM) & (np.maximum(left, right) < LARGEST_NORM)  # no NaN
-            scaled: Flat = wrong * share.astype(np.float32)
-        return (scaled, own.features) if good.all() else (scaled[:, good], own.features[good])
+            wrong = self._residuals(self._scores(weights, own.features), own.labels)
+            left = np.sqrt(np.square(wrong).sum(axis=0))  # of numbers from -1 to 1, or a NaN
+            length = np.maximum(left, SHORTEST) * own.lengths  # the norm of an outer product
+            most = clip * (CLIP_MARGIN - self.classes * SINGLE)
+            wrong *= np.minimum(rate, most / length).astype(np.float32)
+            good = np.maximum(length, own.lengths) < LARGEST_NORM  # not so for a NaN
+        return (wrong, own.features) if good.all() else (wrong[:, good], own.features[good])
 
     def shard_updates(
         self, start: Flat, records: Records, shards: int, steps: int, rate: float
@@ -167,7 +171,7 @@ class LinearModel(Model):
             return super().clipped_steps(start, records, shards, rate, clip)
         with np.errstate(all="ignore"):
             wrong = np.zeros((self.classes, size * shards))
-            scores = self._rows(start) @ own.features.T
+            scores = self._scores(start, own.features)
             wrong[:, :count] = self._residuals(scores, own.labels)
             by_shard = wrong.reshape(self.classes, size, shards)
             inner, outer = np.einsum("cis,cjs->ijs", by_shard, by_shard), own.products(shards)
@@ -193,7 +197,7 @@ class LinearModel(Model):
         self, weights: Flat, inputs: NDArray[np.float32], labels: Labels
     ) -> tuple[int, float]:
         with np.errstate(all="ignore"):  # a model that has diverged
-            scores = self._rows(weights) @ inputs.T
+            scores = self._scores(weights, inputs)
             scores -= scores.max(axis=0)
             right = int((scores.argmax(axis=0) == labels).sum())
             own = scores[labels, np.arange(len(labels))].astype(np.float64)
@@ -208,12 +212,17 @@ class LinearModel(Model):
     def _rows(self, weights: Flat) -> Flat:
         return weights.reshape(-1, self.dimension)
 
+    def _scores(self, weights: Flat, features: Flat) -> Flat:
+        """The scores of records, (classes, records); the product is quickest the other way."""
+        return np.ascontiguousarray((features @ self._rows(weights).T).T)
+
     def _residuals(self, scores: Flat, labels: Labels) -> Flat:
         """The gradient of each record's loss in its scores (..., classes, records), in place."""
         scores -= scores.max(axis=-2, keepdims=True)
         np.exp(scores, out=scores)
         scores /= scores.sum(axis=-2, keepdims=True)
-        scores -= labels[..., None, :] == np.arange(self.classes)[:, None]
+        right = labels[..., None, :] == np.arange(self.classes)[:, None]
+        scores -= right.astype(np.float32)
         return scores
 
 

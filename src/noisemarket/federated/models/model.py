@@ -104,8 +104,15 @@ class Model(ABC):
     @contextmanager
     def one_thread(self) -> Iterator[None]:
         """Compute with one thread meanwhile: sums then have one order, and small ones are quick."""
-        with _libraries().limit(limits=1, user_api="blas"):
+        blas = (one for one in _libraries().lib_controllers if one.user_api == "blas")
+        several = [(one, one.num_threads) for one in blas if one.num_threads > 1]
+        for library, _ in several:
+            library.set_num_threads(1)
+        try:
             yield
+        finally:
+            for library, threads in several:
+                library.set_num_threads(threads)
 
 
 class ModelMaker(ABC):

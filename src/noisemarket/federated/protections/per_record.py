@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from noisemarket.federated.models.linear import CANCELLED, SUMMED
+from noisemarket.federated.models.linear import CANCELLED, SINGLE, SUMMED
 from noisemarket.federated.protections.protection import Upload, UploadTask
 from noisemarket.federated.protections.sharded import ShardMean
 from noisemarket.privacy.noise import add_noise
 from noisemarket.privacy.zcdp import Neighbours
 
-_UNIT, _SINGLE = 2.0**-53, 2.0**-24  # unit roundoff of double and of single precision
+_UNIT = 2.0**-53  # unit roundoff of double precision
 
 
 @dataclass(frozen=True)
@@ -53,4 +53,4 @@ class PerRecord(ShardMean):
         # A sum of n terms is off by at most n units of the sum of their norms.
         if self.records_per_shard > 1:
             return ideal + 2.0 * (records + 8) * _UNIT * self.clip / CANCELLED
-        return ideal + 2.0 * ((records + 8) * _UNIT + (SUMMED + 8) * _SINGLE) * self.clip
+        return ideal + 2.0 * ((records + 8) * _UNIT + (SUMMED + 8) * SINGLE) * self.clip
