@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
-EXTRAS := dev,docs,cnn,dashboard,flower,mixed,postgres,tables
+EXTRAS := dev,docs,cnn,dashboard,flower,mlflow,postgres,tables,tensorboard
 
 # The interpreter that makes the environment: PYTHON if given, else the first that is new enough.
 PYTHON ?=
@@ -100,9 +100,10 @@ dist: $(VENV)/.installed ## build sdist and wheel into dist/, and try the wheel 
 bench: $(VENV)/.bench ## run a benchmark, as in: make bench ARGS="game --million"; without ARGS, list them
 	$(BIN)/python -m benchmarks $(ARGS)
 
-torture: $(VENV)/.installed ## kill jobs at random moments, resume them, and look whether anything is lost (minutes)
+torture: $(VENV)/.installed ## kill jobs at random moments and resume them; change 10,000 messages each way at random (minutes)
 	$(BIN)/python -m tests.market.torture $(ARGS)
 	$(BIN)/python -m tests.market.curators --kills 300
+	NOISEMARKET_FUZZ=10000 $(PYTEST) --numprocesses 0 tests/owner/test_hostile_messages.py
 
 define CONSTRAINTS_HEADER
 # The exact versions that CI and `make venv` install, transitive ones included.

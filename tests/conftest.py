@@ -37,7 +37,6 @@ LONGEST = (
     "show/dashboard/test_server.py",
     "market/test_crashes.py",
     "test_examples.py",
-    "cli/test_train.py",
     "cli/test_run.py",
     "test_docs.py",
     "test_own_parts.py",

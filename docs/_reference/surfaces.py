@@ -11,9 +11,8 @@ from _reference import code, table
 INTRO = """\
 `game.surface` takes `printed` (the paper's constants), `auto`, one of these names, or the path of a
 [surface file](output.md#surface-files). Each was [measured by `noisemarket
-calibrate`](../explanation/training.md#calibration-from-noise-to-accuracy); its file has the
-constants with their standard errors. Do not compare single constants with the paper's: where a
-standard error is large, the others make up for it."""
+calibrate`](../explanation/training.md#calibration-from-noise-to-accuracy). Do not
+compare single constants with the paper's: where one is far off, the others make up for it."""
 
 SIGMAS = (0.0, 0.3, 0.6)
 HEAD = ("name", "model, protection", "betas", "seeds", "accuracy at sigma 0, 0.3, 0.6, beta 1",

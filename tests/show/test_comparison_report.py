@@ -12,22 +12,19 @@ from benchmarks.results_page import figures as pages
 
 from noisemarket.market.negotiation import negotiate
 from noisemarket.scenario import Scenario
-from noisemarket.show import comparison_report
+from noisemarket.show import comparison_report, negotiation_report
 from noisemarket.show.comparison_report import (
-    draw_curves,
     draw_frontier,
     draw_rounds,
-    game_curves,
-    game_rows,
     trained_table,
 )
+from noisemarket.show.negotiation_report import draw_curves, game_curves
 from noisemarket.study.results import Row, comparison_document, round_means
 
 ROW = Row(
     mechanism="uniform", budget=100.0, seed=1, paid=0.0, accuracy=90.0, predicted_value=0.0,
     trained_value=0.0, owners_surplus=0.0, social_welfare=0.0, worse_off=0, sellers=0,
     epsilon_sold=0.0, lying_gain=None, messages=None, seconds=0.1, accuracy_per_round=[80.0, 90.0],
-    epsilon_by_cost=[0.0] * 5, surplus_by_cost=[0.0] * 5,
 )  # fmt: skip
 
 
@@ -45,8 +42,6 @@ def cases(**gains: tuple[float, float]) -> list[Row]:
                         ROW, mechanism=name, budget=budget, seed=seed, accuracy=base + more,
                         paid=share * budget, sellers=3, epsilon_sold=budget / 10.0,
                         owners_surplus=gain,
-                        epsilon_by_cost=[gain, gain / 10.0, 0.0, 0.0, 0.0],
-                        surplus_by_cost=[gain / 2.0, 0.0, 0.0, 0.0, 0.0],
                     )
                 )  # fmt: skip
     return out
@@ -56,7 +51,7 @@ def cases(**gains: tuple[float, float]) -> list[Row]:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The figures that would be saved."""
     out: list[Any] = []
-    for module in (comparison_report, pages):
+    for module in (comparison_report, negotiation_report, pages):
         monkeypatch.setattr(module, "save", lambda canvas, *_: out.append(canvas) or [])
     return out
 
@@ -139,35 +134,8 @@ def test_curves_end_at_what_was_signed(preset: str, drawn: list[Any]) -> None:
     np.testing.assert_allclose(exact[:, 3], best.curator_gain)
     expected = [signed.mean_saving, signed.mean_payment, signed.curator_gain]
     np.testing.assert_allclose(greedy[-1, 1:], expected, atol=1e-9)
-    draw_curves(Path(), curves)
+    draw_curves(Path(), curves, "units")
     panels = drawn[0].axes
     assert len(panels) == 3
     for axis in panels:
         assert [line.get_label() for line in axis.get_lines()] == ["greedy", "exact equilibrium"]
-
-
-NAMES = ("uniform", "equilibrium", "first_best", "no_dp")
-
-
-def test_one_long_bar_is_cut_off_and_says_its_value(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without noise the curator gains many times what any trade brings."""
-    made = Scenario.from_preset("market", owners=8, model="cnn")
-    results = {
-        name: negotiate(made.model_copy(update={"mechanism": name}), threads=1) for name in NAMES
-    }
-    rows = game_rows(results)
-    drawn: list[Any] = []
-    monkeypatch.setattr(comparison_report, "save", lambda canvas, *_: drawn.append(canvas) or [])
-    comparison_report.draw_game(tmp_path, rows)
-    (canvas,) = drawn
-    panels = {axis.get_title(loc="left"): axis for axis in canvas.axes}
-    gains = {str(row["mechanism"]): float(str(row["curator_gain"])) for row in rows}
-    assert gains["no_dp"] > 3 * gains["first_best"] > 0  # else there is nothing to be seen here
-    axis = panels["curator's gain"]
-    assert axis.get_xlim()[1] == pytest.approx(1.25 * gains["first_best"])
-    assert [text.get_text().strip() for text in axis.texts] == [f"{gains['no_dp']:.3g}"]
-    quality = panels["quality of the model, %"]
-    assert not quality.texts  # of the same size: shown whole
-    assert quality.get_xlim()[1] >= max(float(str(row["model_quality"])) for row in rows)

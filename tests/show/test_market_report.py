@@ -95,6 +95,7 @@ def owner_row(number: int, saving: float, epsilon: float, paid: float) -> OwnerO
         owner=str(number), records=600, saving_level=0, payment_level=0, saving=saving,
         sigma=0.6 - saving, payment_micro=int(paid * 1e6), weight=0.1, rho=0.1, epsilon=epsilon,
         delta=1e-5, releases=2, paid_micro=int(paid * 1e6), state="paid", reason="",
+        loss_lowered=0.1, loss_lowered_error=0.02,
     )  # fmt: skip
 
 

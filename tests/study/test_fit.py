@@ -1,4 +1,4 @@
-"""The fit finds what is there, says how sure it is, and says when the form does not fit."""
+"""The fit finds what is there, and says when the form does not fit."""
 
 from __future__ import annotations
 
@@ -17,19 +17,6 @@ pytestmark = pytest.mark.slow
 PRINTED = SURFACES["printed"]
 OTHER = LossSurface(gamma=(0.4, 0.03, 0.2, 12.0, 0.3), zeta=(25.0, 99.0))
 EVEN = LossSurface(gamma=(0.4, 0.9, 0.2, 12.0, 0.3), zeta=(25.0, 99.0), labels=10)
-
-
-@pytest.mark.slow
-def test_constants_that_are_hardly_determined_are_named() -> None:
-    few = measured(OTHER, scatter=1.0, seed=1, betas=(1.0,), sigmas=(0.0, 0.02, 0.04, 0.06, 0.08))
-    fit = fit_surface(few)
-    (said,) = [remark for remark in fit.remarks if remark.startswith("Poorly determined")]
-    errors = dict(enumerate(fit.gamma_errors, start=1))
-    for number, error in errors.items():
-        value = fit.surface.gamma[number - 1]
-        poor = error is not None and error > abs(value) / 2
-        assert (f"gamma_{number} " in said) == poor
-    assert "gamma_3" in said
 
 
 def point(sigma: float, beta: float, accuracy: float, loss: float | None) -> Point:
@@ -59,7 +46,7 @@ def measured(
 
 @pytest.mark.parametrize("surface", [PRINTED, OTHER], ids=["printed", "other"])
 def test_points_without_scatter_give_the_constants_back(surface: LossSurface) -> None:
-    fit = fit_surface(measured(surface, 0.0, 1), 5)
+    fit = fit_surface(measured(surface, 0.0, 1))
     np.testing.assert_allclose(fit.surface.gamma, surface.gamma, rtol=1e-4)
     np.testing.assert_allclose(fit.surface.zeta, surface.zeta, rtol=1e-4)
     assert fit.rms_accuracy < 1e-6
@@ -76,43 +63,17 @@ def test_evenness_is_the_chance_that_two_labels_differ(beta: float, labels: int)
 
 @pytest.mark.slow
 def test_beta_counts_the_way_that_fits_better() -> None:
-    fit = fit_surface(measured(EVEN, 0.0, 1), 5, labels=10)
+    fit = fit_surface(measured(EVEN, 0.0, 1), labels=10)
     assert fit.surface.labels == 10
     np.testing.assert_allclose(fit.surface.gamma, EVEN.gamma, rtol=1e-4)
     np.testing.assert_allclose(fit.surface.zeta, EVEN.zeta, rtol=1e-4)
     (said,) = fit.remarks
-    off = fit_surface(measured(EVEN, 0.0, 1), 5).rms_accuracy
+    off = fit_surface(measured(EVEN, 0.0, 1)).rms_accuracy
     assert f"with the paper's exp(-gamma_2 beta) the fit is {off:.2f} points off" in said
     assert off > 0.5
-    assert fit_surface(measured(OTHER, 0.0, 1), 5, labels=10).surface.labels == 0
+    assert fit_surface(measured(OTHER, 0.0, 1), labels=10).surface.labels == 0
     for few in ((1.0,), (0.1, 1.0)):
-        assert fit_surface(measured(EVEN, 0.0, 1, betas=few), 5, labels=10).surface.labels == 0
-
-
-@pytest.mark.slow
-def test_constants_lie_within_their_errors() -> None:
-    """True constants, in units of the stated errors, over several sets of points."""
-    off = []
-    for seed in range(8):
-        fit = fit_surface(measured(OTHER, 0.4, seed), 60)
-        assert fit.rms_accuracy == pytest.approx(0.4, rel=0.5)
-        true = np.array([*OTHER.gamma, *OTHER.zeta])
-        found = np.array([*fit.surface.gamma, *fit.surface.zeta])
-        errors = np.array([*fit.gamma_errors, *fit.zeta_errors], dtype=float)
-        assert (errors > 0).all()
-        off.append((found - true) / errors)
-    within = np.mean(np.abs(off) < 2, axis=0)
-    assert within.min() >= 0.6, within
-    assert np.mean(np.abs(off) < 2) >= 0.8
-    assert 0.4 <= np.mean(np.abs(off) < 1) <= 0.95, "errors are neither too small nor too large"
-
-
-@pytest.mark.slow
-def test_more_scatter_gives_larger_errors() -> None:
-    sigma, beta = np.array(SIGMAS), np.ones(len(SIGMAS))
-    small, large = (fit_surface(measured(PRINTED, size, 3), 40) for size in (0.1, 1.0))
-    assert (large.quality_errors(sigma, beta) > 3 * small.quality_errors(sigma, beta)).all()
-    assert fit_surface(measured(PRINTED, 1.0, 3), 40) == large, "the same points, the same fit"
+        assert fit_surface(measured(EVEN, 0.0, 1, betas=few), labels=10).surface.labels == 0
 
 
 def test_the_game_gets_accuracy_right_where_loss_runs_away() -> None:
@@ -122,7 +83,7 @@ def test_the_game_gets_accuracy_right_where_loss_runs_away() -> None:
         for s in SIGMAS
         for b in BETAS
     ]
-    fit = fit_surface(points, 5)
+    fit = fit_surface(points)
     assert fit.rms_accuracy < 0.01
     assert fit.rms_loss is not None
     assert fit.rms_loss > 1
@@ -131,7 +92,7 @@ def test_the_game_gets_accuracy_right_where_loss_runs_away() -> None:
 def test_a_form_that_does_not_fit_is_said() -> None:
     points = [point(s, b, 90.0 - (40.0 if s >= 0.3 else 0) + 20 * (b > 5), 1.0 + s)
               for s in SIGMAS for b in BETAS]  # fmt: skip
-    fit = fit_surface(points, 5)
+    fit = fit_surface(points)
     assert fit.rms_accuracy > 2
     assert any("fits poorly" in remark for remark in fit.remarks)
     residuals = [abs(p.accuracy - float(fit.surface.quality(p.sigma, p.beta))) for p in points]
@@ -139,16 +100,15 @@ def test_a_form_that_does_not_fit_is_said() -> None:
 
 
 def test_one_beta_says_nothing_about_beta() -> None:
-    fit = fit_surface(measured(PRINTED, 0.1, 1, betas=(1.0,)), 20)
+    fit = fit_surface(measured(PRINTED, 0.1, 1, betas=(1.0,)))
     assert fit.surface.gamma[1] == 0.0
-    assert fit.gamma_errors[1] is None
     assert any("does not depend on beta" in remark for remark in fit.remarks)
     quality = fit.surface.quality(np.array(SIGMAS), 1.0)
     np.testing.assert_allclose(quality, PRINTED.quality(np.array(SIGMAS), 1.0), atol=0.4)
 
 
 def test_accuracy_that_does_not_fall_gives_a_flat_surface() -> None:
-    fit = fit_surface([point(s, b, 50.0 + 10 * s, 2.0) for s in SIGMAS for b in BETAS], 5)
+    fit = fit_surface([point(s, b, 50.0 + 10 * s, 2.0) for s in SIGMAS for b in BETAS])
     quality = fit.surface.quality(np.array(SIGMAS), 1.0)
     np.testing.assert_allclose(quality, quality[0])
     assert any("did not fall" in remark for remark in fit.remarks)
@@ -157,7 +117,7 @@ def test_accuracy_that_does_not_fall_gives_a_flat_surface() -> None:
 @pytest.mark.parametrize("loss", [None, 2.0])
 def test_without_a_loss_that_rises_quality_is_right_all_the_same(loss: float | None) -> None:
     points = [point(s, b, float(PRINTED.quality(s, b)), loss) for s in SIGMAS for b in BETAS]
-    fit = fit_surface(points, 5)
+    fit = fit_surface(points)
     sigma = np.array(SIGMAS)
     np.testing.assert_allclose(
         fit.surface.quality(sigma, 1.0), PRINTED.quality(sigma, 1.0), atol=1e-3
@@ -165,12 +125,6 @@ def test_without_a_loss_that_rises_quality_is_right_all_the_same(loss: float | N
     assert fit.surface.zeta[0] == 1.0
     assert any("loss does not rise" in remark for remark in fit.remarks)
     assert (fit.rms_loss is None) == (loss is None)
-
-
-def test_as_many_points_as_constants_have_no_errors() -> None:
-    fit = fit_surface(measured(PRINTED, 0.1, 1, betas=(1.0,), sigmas=(0.0, 0.2, 0.4, 0.6)))
-    assert fit.gamma_errors == (None,) * 5
-    assert np.isnan(fit.quality_errors(np.zeros(2), np.ones(2))).all()
 
 
 def test_too_few_sigmas_are_refused() -> None:
@@ -188,9 +142,8 @@ def test_mixed_contracts_give_the_spread_back() -> None:
         for noise in (0.1, 0.2, 0.4)
         for share in (0.1, 0.4)
     ]  # fmt: skip
-    fit = fit_surface([*measured(truth, 0.0, 1), *points], 20, labels=10)
+    fit = fit_surface([*measured(truth, 0.0, 1), *points], labels=10)
     assert fit.surface.spread == pytest.approx(truth.spread, rel=0.02)
-    assert len(fit.spread_errors) == 2
     assert fit.rms_accuracy < 0.01
-    without = fit_surface(measured(truth, 0.0, 1), 20, labels=10)
-    assert (without.surface.spread, without.spread_errors) == ((0.0, 0.0), ())
+    without = fit_surface(measured(truth, 0.0, 1), labels=10)
+    assert without.surface.spread == (0.0, 0.0)

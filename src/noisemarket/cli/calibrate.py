@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -82,19 +83,18 @@ def calibrate(
             given[option] = read(f"--{option}", text)
     if resume is None:
         scenario = study.simulated(load(file, preset, settings, seed))
-        plan = _plan(study.usual_plan(scenario, command_line(context)), given, name)
+        said = {"sigmas": sigmas, "betas": betas, "mixed": mixed, "seeds": seeds, "name": name}
+        more = [(f"--{key}", str(value)) for key, value in said.items() if value is not None]
+        command = command_line(context, *chain(*more))
+        plan = _plan(study.usual_plan(scenario, command), given, name)
         study.try_out(scenario, plan.grid)
         folder = new_folder(scenario, "calibrate", out, overwrite, file)
     else:
-        allowed = ("--sigmas", "--betas", "--mixed", "--seeds", "--name", "--workers")
-        path = resumed(context, resume, "a calibration", ("scenario.toml", PLAN), *allowed)
-        scenario, before = load_scenario(path / "scenario.toml"), _saved_plan(path)
-        if fingerprint(scenario, before.data) != before.fingerprint:
+        path = resumed(context, resume, "a calibration", ("scenario.toml", PLAN), "--workers")
+        scenario, plan = load_scenario(path / "scenario.toml"), _saved_plan(path)
+        if fingerprint(scenario, plan.data) != plan.fingerprint:
             remedy = "has a scenario.toml that changed after its first points: start a new folder."
             raise BadInput("--resume", resume, remedy)
-        plan = _plan(before, given, name)
-        if plan.grid != before.grid:
-            study.try_out(scenario, plan.grid)
         folder = RunFolder(path)
     tasks = study.tasks_of(scenario, plan.grid)
     with ExitStack() as stack:
@@ -126,11 +126,11 @@ def calibrate(
         if not isinstance(problem, Interrupted):
             words = f"{str(problem).rstrip('.')}; {words}"
         raise type(problem)(f"{words}; continue with --resume {folder.path}.")
-    said = list(result.remarks)
+    shown = list(result.remarks)
     if result.fit is not None:
         path = folder.path / f"{result.name}.toml"
-        said.append(f"Surface: {path} (use it with --set surface={path})")
-    show(as_json, summary, calibration_table(result), *said, *paths(folder, figures))
+        shown.append(f"Surface: {path} (use it with --set surface={path})")
+    show(as_json, summary, calibration_table(result), *shown, *paths(folder, figures))
 
 
 def _saved_plan(folder: Path) -> CalibrationPlan:
@@ -164,19 +164,12 @@ def _pairs(option: str, text: str) -> tuple[tuple[float, float], ...]:
         raise BadInput(option, text, remedy) from None
 
 
-def _plan(before: CalibrationPlan, given: dict[str, Any], name: str | None) -> CalibrationPlan:
-    """The earlier plan (or the default one) with the options applied."""
-    grid, name = replace(before.grid, **given), name or before.name
+def _plan(usual: CalibrationPlan, given: dict[str, Any], name: str | None) -> CalibrationPlan:
+    """The default plan with the options applied."""
+    name = name or usual.name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", name) or name == "printed":
         raise BadInput("--name", name, 'give letters, digits, "-" and "_", and not "printed".')
-    start = re.sub(r" --sigmas .*", "", before.command)
-    sigmas, betas = (",".join(f"{v:.12g}" for v in values) for values in (grid.sigmas, grid.betas))
-    mixed = ",".join(f"{share:.12g}:{sigma:.12g}" for share, sigma in grid.mixed) or "none"
-    command = (
-        f"{start} --sigmas {sigmas} --betas {betas} --mixed {mixed} --seeds {grid.seeds} "
-        f"--name {name}"
-    )
-    return replace(before, name=name, grid=grid, command=command)
+    return replace(usual, name=name, grid=replace(usual.grid, **given))
 
 
 def _measure(

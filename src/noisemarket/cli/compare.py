@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from noisemarket.study.compare import Comparison, Plan
     from noisemarket.study.trainings import TrainingFile
 
-PLAN, PAGE = "plan.json", "report.html"
+PLAN = "plan.json"
 
 
 def compare(
@@ -131,12 +131,10 @@ def compare(
         }
         folder.write_json("comparison.json", document)
         figures = report.draw_trained(folder.path / "figures", rows, document["currency"])
-        page = report.comparison_page(document, figures, folder.path / "scenario.toml")
-        folder.write_text(PAGE, page)
         folder.status("complete", **vars(plan))
     show(
         as_json, document, report.trained_table(document), *report.findings(rows),
-        *paths(folder, figures), f"Report: {folder.path / PAGE}",
+        *paths(folder, figures),
     )  # fmt: skip
 
 
@@ -147,15 +145,17 @@ def _game_only(
     """Compare what is agreed on one population, without training."""
     from noisemarket.formats import csv_text
     from noisemarket.market.negotiation import Negotiation, run_options
+    from noisemarket.market.orders import with_caps
     from noisemarket.pricing import MECHANISMS, find_mechanism
     from noisemarket.show import comparison_report as report
+    from noisemarket.show import negotiation_report
     from noisemarket.show.style import name_of
     from noisemarket.study.compare import check, parts_of
 
     names = named or list(MECHANISMS)
     check(scenario, parts_of(names), trained=False)
     scenario = with_surface(scenario, None)
-    environment = scenario.environment()
+    environment = with_caps(scenario)
     with new_folder(scenario, "compare", out, overwrite, file) as folder:
         results: dict[str, Negotiation] = {}
         with stoppable() as stop, progress("mechanisms") as bar:
@@ -173,12 +173,11 @@ def _game_only(
         csv = csv_text(report.GAME_COLUMNS, report.game_csv_rows(rows))
         folder.write_text("comparison.csv", csv)
         folder.write_json("comparison.json", rows)
-        drawn, currency = folder.path / "figures", scenario.market.currency
-        figures = report.draw_game(drawn, rows, currency) if rows else []
-        if curves := report.game_curves(results):
-            points = report.curve_csv_rows(curves)
-            folder.write_text("curves.csv", csv_text(report.CURVE_COLUMNS, points))
-            figures += report.draw_curves(drawn, curves, currency)
+        figures, currency = list[Path](), scenario.market.currency
+        if curves := negotiation_report.game_curves(results):
+            points = negotiation_report.curve_csv_rows(curves)
+            folder.write_text("curves.csv", csv_text(negotiation_report.CURVE_COLUMNS, points))
+            figures = negotiation_report.draw_curves(folder.path / "figures", curves, currency)
         state = "complete" if len(results) == len(names) else "incomplete"
         folder.status(state, mechanisms=names, mechanisms_done=list(results))
     if state == "incomplete":

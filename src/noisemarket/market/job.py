@@ -39,6 +39,7 @@ from noisemarket.market.channel import (
     LocalChannel,
     UploadBook,
 )
+from noisemarket.market.contributions import Contributions
 from noisemarket.market.events import EVENTS, Event, EventFile
 from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.lasting import with_lasting_owners
@@ -75,7 +76,7 @@ from noisemarket.market.run_folder import (
     MarketFolder,
 )
 from noisemarket.owner.invitations import JobInvitation
-from noisemarket.owner.terms import contract_of, fits
+from noisemarket.owner.terms import WEIGHTS, contract_of, contracted, fits
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.clock import floor_level
 from noisemarket.pricing.mechanism import Watch
@@ -225,6 +226,7 @@ class _OpenJob:
 
         environment, description = self.market.environment, self.market.order.job.data.description
         work, levels = work_of(scenario, len(environment), description), environment.levels
+        work[WEIGHTS] = self.market.order.job.first_weights().size
         invitation = JobInvitation(manifest.job, curator.public_key, work, levels)
         negotiation = self._negotiate(invitation, watch)
         if not negotiation.agreement.complete:
@@ -276,7 +278,7 @@ class _OpenJob:
         closing = self._settle(contracts, state, inspector, statements)
         clock.lap("settle")
         yield from closing.events
-        rows = self._rows(order, deals, statements, closing)
+        rows = self._rows(order, deals, statements, closing, Contributions(order, state.kept))
         shares = order.plan.shares
         outcome = MarketOutcome(
             job=manifest.job,
@@ -311,6 +313,7 @@ class _OpenJob:
         deals: Contracts,
         statements: Sequence[PrivacyStatement],
         closing: _Closing,
+        added: Contributions,
     ) -> Iterator[OwnerOutcome]:
         """The owners' rows of the outcome."""
         levels, left_out = self.market.environment.levels, self.owners.left_out
@@ -319,6 +322,7 @@ class _OpenJob:
             saving, payment = int(deals.saving[index]), int(deals.payment[index])
             unpaid = BROKEN if name in closing.broken else LEFT_OUT
             why = left_out.get(name) or closing.broken.get(name)
+            lowered, error = added.figures(index)
             yield OwnerOutcome(
                 owner=name,
                 records=int(order.job.partition.sizes[index]),
@@ -335,6 +339,8 @@ class _OpenJob:
                 paid_micro=closing.payments.get(name),
                 state=PAID if name in closing.payments else unpaid,
                 reason=why or self._at_cap(index, saving),
+                loss_lowered=lowered,
+                loss_lowered_error=error,
             )
 
     def _at_cap(self, index: int, saving: int) -> str:
@@ -391,7 +397,7 @@ class _OpenJob:
                 continue
             saving = deals.saving[index]
             stated = {
-                **invitation.work,
+                **contracted(invitation.work),
                 "job": manifest.job,
                 "owner": name,
                 "owner_key": keys[name],
@@ -461,11 +467,15 @@ class _OpenJob:
             order.job.protection, state.kept,
         )  # fmt: skip
 
-        def inspect(number: int, _: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:
+        added = Contributions(order, state.kept)
+
+        def inspect(number: int, weights: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:
             refused = inspector.inspect(number, uploads)
+            counted = {owner: one for owner, one in uploads.items() if owner not in refused}
+            added.add(number, weights, counted)
             received = {} if book is None else {"received": book.received}
             state.inspector = {**inspector.state(), **received}
-            state.kept = inspector.arrays()
+            state.kept = {**inspector.arrays(), **added.arrays}
             return refused
 
         book = self._uploads(contracts, state)

@@ -30,6 +30,8 @@ class OwnerOutcome:
     ``weight`` is the owner's part of the mean update; ``paid_micro`` is None unless the ``state``
     is ``paid``; ``reason`` says why it is not, or what kept the owner from selling more; ``rho``
     and ``epsilon`` (at ``delta``) were spent, and are infinite where nothing is guaranteed.
+    ``loss_lowered`` is by how much its uploads lowered the test loss, to first order, with a
+    standard error.
     """
 
     owner: str
@@ -47,6 +49,8 @@ class OwnerOutcome:
     paid_micro: int | None
     state: str
     reason: str
+    loss_lowered: float
+    loss_lowered_error: float
 
 
 @dataclass(frozen=True)

@@ -152,6 +152,8 @@ def owner_figures(outcome: Outcome) -> list[dict[str, Any]]:
             "payment": row.payment_micro / MICRO,
             "paid": (row.paid_micro or 0) / MICRO,
             "kept": row.state == PAID,
+            "loss_lowered": row.loss_lowered,
+            "loss_lowered_error": row.loss_lowered_error,
         }
         for row in outcome.owners
     ]

@@ -1,17 +1,13 @@
 """Mechanisms side by side: on one population without training, and through to the model.
 
-Tables for the screen, sentences on what is more than chance, one page of HTML, and the figures:
-bars of the game alone, and curves over its iterations; accuracy over money (the frontier) and over
-the rounds.
+Tables for the screen, sentences on what is more than chance, and the figures: curves over the
+iterations of the game; accuracy over money (the frontier) and over the rounds.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from html import escape
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,39 +83,12 @@ _TRAINED_CELLS = (
 )
 """Field, head and format of each column on the screen."""
 
-_PAGE = Path(__file__).with_name("report.html")
-_CAPTIONS = {
-    "frontier": "Accuracy over money paid: a point per budget, mean over the seeds with its 95 % "
-    "interval.",
-    "rounds": "Accuracy over the rounds, with 95 % intervals over the seeds.",
-}
-
-_PANELS = (
-    ("mean_saving", "saving"),
-    ("mean_payment", "payment, {currency}"),
-    ("mean_owner_payoff", "owner's payoff"),
-    ("curator_gain", "curator's gain"),
-    ("model_quality", "quality of the model, %"),
-    ("predicted_value", "value of the model, gain"),
-)
-CURVE_COLUMNS = ("mechanism", "iteration", "saving", "payment", "curator_gain")
-_CURVES = (
-    ("Noise saving", "mean saving"),
-    ("Payment", "mean payment, {currency}"),
-    ("Curator's gain over no trade", "mean gain"),
-)
-"""Title and axis of each column of the curves after the iteration."""
-
-_EXACT = "equilibrium"
 WIDE = (9.0, 4.8)
 _BESIDE = 9.0
 """Points (1/72 inch) that a curve may lie beside another to be drawn as one."""
 
 Points = NDArray[np.float64]
 """A row per budget: paid, accuracy, half width of its interval."""
-
-Curves = dict[str, NDArray[np.float64]]
-"""Of each mechanism a row per point of its trace: the numbers of ``CURVE_COLUMNS``."""
 
 _NARROW: dict[str, Any] = {
     "box": SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0), "wrap": False,
@@ -189,27 +158,6 @@ def game_csv_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[object]]:
         yield [*(row[column] for column in GAME_COLUMNS[:-1]), words]
 
 
-def game_curves(results: Mapping[str, Negotiation]) -> Curves:
-    """How play went under each mechanism that learns, and the exact equilibrium at these points."""
-    curves: Curves = {}
-    for name, result in results.items():
-        trace, gains = result.agreement.trace, result.curator_gains
-        if trace is not None and gains is not None:
-            if not curves:
-                exact = [result.equilibria[at] for at in result.phases_of(trace.iteration)]
-                levels = [(one.mean_saving, one.mean_payment, one.curator_gain) for one in exact]
-                curves[_EXACT] = np.column_stack([trace.iteration, levels])
-            curves[name] = np.column_stack([trace.iteration, trace.saving, trace.payment, gains])
-    return curves
-
-
-def curve_csv_rows(curves: Curves) -> Iterator[list[object]]:
-    """The same for ``curves.csv``."""
-    for name, points in curves.items():
-        for iteration, *values in points.tolist():
-            yield [name, int(iteration), *values]
-
-
 def trained_table(document: Mapping[str, Any]) -> Table:
     """Means over the seeds, by mechanism and budget; accuracy with its 95 % interval.
 
@@ -247,21 +195,6 @@ def _trained_cells(one: MeanRow) -> list[str]:
     return [*cells.values()]
 
 
-def differences_table(found: Sequence[Mapping[str, Any]]) -> Table:
-    """All pairs of mechanisms, and which differences are more than chance."""
-    heads = ("pair", "points of accuracy", "p, Holm", "more than chance")
-    table = table_of(None, "budget", *heads)
-    for one in found:
-        table.add_row(
-            budget_in_words(one["budget"]),
-            f"{name_of(one['first'])} less {name_of(one['second'])}",
-            f"{one['points']:+.2f}",
-            _cell(one["p_corrected"], "{:.2g}"),
-            "yes" if one["significant"] else "no",
-        )
-    return table
-
-
 def _cell(value: float | None, form: str) -> str:
     return "-" if value is None else form.format(value)
 
@@ -292,101 +225,6 @@ def _difference(one: Difference, own: str) -> str:
     points, other = (one.points, one.second) if one.first == own else (-one.points, one.first)
     mark = "*" if one.significant else ""
     return f"{points:+.2f}{mark} against {name_of(other)}"
-
-
-def comparison_page(document: Mapping[str, Any], figures: Sequence[Path], scenario: Path) -> str:
-    """``comparison.json``, the figures in SVG and the scenario's file as one page of HTML."""
-    seeds, owners = len(document["seeds"]), document["owners"]
-    about = (
-        f"{owners:,} owners, {document['rounds']} rounds, model {document['model']}, loss surface "
-        f"{document['surface']}, {_seeds(seeds)}. {document['machine']}, {document['date']}."
-    )
-    page = Template(_PAGE.read_text(encoding="utf-8"))
-    return page.substitute(
-        about=escape(about),
-        figures="\n".join(_figure(path) for path in figures if path.suffix == ".svg"),
-        means=_html(trained_table(document)),
-        knows="".join(
-            f"<li><b>{escape(name_of(name))}</b>: {escape(knows(name))}</li>"
-            for name in document["mechanisms"]
-        ),
-        differences=_html(differences_table(document["differences"])),
-        scenario=escape(scenario.read_text(encoding="utf-8")),
-    )
-
-
-def _figure(path: Path) -> str:
-    text = path.read_text(encoding="utf-8")
-    drawing = text[text.index("<svg") :]
-    caption = escape(_CAPTIONS.get(path.stem, path.stem))
-    return f"<figure>{drawing}<figcaption>{caption}</figcaption></figure>"
-
-
-def _html(table: Table) -> str:
-    """A table of the screen as HTML."""
-
-    def row(cells: Iterable[object], tag: str) -> str:
-        lines = (escape(str(cell)).replace("\n", "<br>") for cell in cells)
-        return "".join(f"<{tag}>{line}</{tag}>" for line in lines)
-
-    head = row((column.header for column in table.columns), "th")
-    rows = zip(*(column.cells for column in table.columns), strict=True)
-    lines = "".join(f"<tr>{row(cells, 'td')}</tr>" for cells in rows)
-    caption = f"<caption>{escape(str(table.title))}</caption>" if table.title else ""
-    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
-
-
-def draw_game(folder: Path, rows: Sequence[Mapping[str, Any]], currency: str = UNITS) -> list[Path]:
-    """A panel of bars for each figure, a bar for each mechanism, of a comparison without training.
-
-    A bar far beyond all others is cut off, and its value written on it.
-    """
-    canvas, axes = figure(len(_PANELS), size=(2.7, 0.28 * len(rows) + 1.0))
-    names = [row["mechanism"] for row in rows]
-    for axis, (column, title) in zip(axes[0], _PANELS, strict=True):
-        values = [float(row[column]) for row in rows]
-        axis.barh(range(len(rows)), values, color=[colour_of(name) for name in names], height=0.7)
-        axis.set_yticks(range(len(rows)), [name_of(name) for name in names])
-        axis.tick_params(axis="y", length=0, labelleft=axis is axes[0][0])
-        axis.invert_yaxis()
-        axis.grid(visible=False, axis="y")
-        if (end := _cut_at(values)) is not None:
-            far, side = max(values, key=abs), "right" if end > 0.0 else "left"
-            axis.set_xlim(**{side: end})
-            place = end, values.index(far)
-            axis.annotate(f" {far:.3g} ", place, ha=side, va="center", color="white", fontsize=8)
-        label(axis, title.format(currency=currency), "", "")
-    return save(canvas, folder, "comparison")
-
-
-def draw_curves(folder: Path, curves: Curves, currency: str = UNITS) -> list[Path]:
-    """Saving, payment and curator's gain over the iterations, a curve for each mechanism that
-    learns, and the exact equilibrium as a line."""
-    canvas, axes = figure(len(_CURVES))
-    learners = [name for name in curves if name != _EXACT]
-    for column, (axis, (title, y)) in enumerate(zip(axes[0], _CURVES, strict=True), start=1):
-        for name in learners:
-            points = curves[name]
-            axis.plot(points[:, 0], points[:, column], color=colour_of(name), label=name_of(name))
-        exact = curves[_EXACT]
-        axis.step(
-            exact[:, 0], exact[:, column], where="pre", color=colour_of(_EXACT), linestyle="--",
-            linewidth=1.5, label=name_of(_EXACT),
-        )  # fmt: skip
-        axis.set_xlim(0, exact[-1, 0])
-        low, high = axis.get_ylim()
-        axis.set_ylim(min(low, -0.03 * high), high)
-        label(axis, title, "interactions of each pair", y.format(currency=currency))
-    lines, names = axes[0][0].get_legend_handles_labels()
-    canvas.legend(lines, names, loc="outside lower center", ncols=min(len(names), 6), frameon=False)
-    return save(canvas, folder, "curves")
-
-
-def _cut_at(values: Sequence[float]) -> float | None:
-    """End of an axis on which one value is far beyond all others; None if there is none such."""
-    far, *others = sorted(values, key=abs, reverse=True)
-    longest = max(map(abs, others), default=0.0)
-    return math.copysign(1.25 * longest, far) if abs(far) > 3.0 * longest > 0.0 else None
 
 
 def draw_trained(folder: Path, rows: Sequence[Row], currency: str = UNITS) -> list[Path]:

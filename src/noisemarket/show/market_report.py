@@ -14,7 +14,6 @@ from rich.table import Table
 
 from noisemarket.market.baselines import (
     CLOCK,
-    FULL_KNOWLEDGE,
     MARKET,
     NO_DP,
     UNIFORM,
@@ -46,17 +45,15 @@ _BLUE = "#1f5fa8"
 _SPOKEN = 3  # groups of sellers that are described in words
 MOST_GROUPS = 12
 """Rows of the table of sellers; what is beyond them is put together."""
-
-
-def head_of(name: str, mechanism: str | None) -> str:
-    """The name of an alternative."""
-    return "with full knowledge" if name == FULL_KNOWLEDGE else name_of(mechanism or name)
+SURE = 5.0
+"""Standard errors beyond which uploads are said to have raised the test loss."""
 
 
 def alternatives_table(summary: Mapping[str, Any]) -> Table:
     """A row for each alternative of a run's summary: accuracy, price, privacy sold, and the worth
     to both sides. Those with the same contracts are one row."""
-    heads = {row["name"]: head_of(row["name"], row["mechanism"]) for row in summary["alternatives"]}
+    each = summary["alternatives"]
+    heads = {row["name"]: name_of(row["mechanism"] or row["name"]) for row in each}
     draws = max(len(row["accuracies"]) for row in summary["alternatives"])
     of = f", mean of {draws} draws of the noise at most" if draws > 1 else ""
     table = table_of(
@@ -143,7 +140,7 @@ def sellers_table(outcome: Outcome) -> Table:
     table = table_of(
         "Who sold what", "noise kept, sigma", "epsilon", "owners",
         f"paid to each,\n{outcome.currency}", f"paid in all,\n{outcome.currency}",
-        "weight in the model",
+        "weight in the model", "test loss\nlowered by",
     )  # fmt: skip
     for rows in _groups(outcome):
         sigmas = sorted({row["sigma"] for row in rows})
@@ -157,8 +154,25 @@ def sellers_table(outcome: Outcome) -> Table:
             _range([row["paid"] for row in rows], "{:,.2f}"),
             f"{sum(row['paid'] for row in rows):,.2f}",
             f"{100 * sum(row['weight'] for row in rows):.1f} %",
+            _lowered(rows),
         )
     return table
+
+
+def _lowered(rows: Sequence[Mapping[str, Any]]) -> str:
+    """By how much these owners' uploads lowered the test loss, to first order."""
+    error = math.hypot(*(row["loss_lowered_error"] for row in rows))
+    return f"{sum(row['loss_lowered'] for row in rows):.3g} ± {error:.2g}"
+
+
+def harmful_uploads(outcome: Outcome) -> list[str]:
+    """A line for each owner whose uploads raised the test loss by more than noise explains."""
+    return [
+        f"The uploads of owner {row['owner']} raised the test loss ({_lowered([row])} lower), for "
+        "whatever reason: pay does not depend on it."
+        for row in owner_figures(outcome)
+        if row["loss_lowered"] < -SURE * row["loss_lowered_error"]
+    ]
 
 
 def _groups(outcome: Outcome) -> list[list[dict[str, Any]]]:
@@ -228,7 +242,7 @@ def _draw_accuracies(
     """A line for the mean over the draws of the noise, a band from the lowest to the highest."""
     runs_of = {**compared, MARKET: [outcome.results, *compared.get(MARKET, [])]}
     mechanism = outcome.mechanism
-    names = {one.name: head_of(one.name, one.mechanism) for one in others} or {
+    names = {one.name: name_of(one.mechanism or one.name) for one in others} or {
         MARKET: name_of(mechanism)
     }
     draws, ends = 0, {}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.table import Table
 
 from noisemarket.files import save_arrays
-from noisemarket.game.equilibrium import equilibrium
 from noisemarket.game.value import Worth
 from noisemarket.market.negotiation import Negotiation
 from noisemarket.market.run_folder import RunFolder
@@ -18,8 +18,6 @@ from noisemarket.pricing.convergence import Recovery
 from noisemarket.pricing.mechanism import Agreement
 from noisemarket.pricing.tables import trace_csv
 from noisemarket.show.style import colour_of, figure, label, name_of, save, table_of
-
-_DRAWN_OWNERS = 5000
 
 _BILATERAL_ROWS = (
     ("saving", "mean_saving", "{:.3f}"),
@@ -37,6 +35,20 @@ _JOINT_ROWS = (
     ("curator's value over no trade", "predicted_value", "{:,.2f}"),
 )
 """Words, figure of ``Worth`` and format of each row."""
+
+
+CURVE_COLUMNS = ("mechanism", "iteration", "saving", "payment", "curator_gain")
+_CURVES = (
+    ("Noise saving", "mean saving"),
+    ("Payment", "mean payment, {currency}"),
+    ("Curator's gain over no trade", "mean gain"),
+)
+"""Title and axis of each column of the curves after the iteration."""
+
+_EXACT = "equilibrium"
+
+Curves = dict[str, NDArray[np.float64]]
+"""Of each mechanism a row per point of its trace: the numbers of ``CURVE_COLUMNS``."""
 
 
 def summary_table(result: Negotiation) -> Table:
@@ -97,10 +109,9 @@ def write_run(folder: RunFolder, result: Negotiation, *, figures: bool) -> list[
     if agreement.trace is not None:
         folder.write_text("trace.csv", trace_csv(agreement.trace))
     write_policies(folder, agreement)
-    if not figures:
-        return []
-    drawn = draw_contracts(folder, result)
-    return draw_convergence(folder, result) + drawn if agreement.trace is not None else drawn
+    curves = game_curves({result.scenario.mechanism: result}) if figures else {}
+    currency = result.scenario.market.currency
+    return draw_curves(folder.path / "figures", curves, currency) if curves else []
 
 
 def write_policies(folder: RunFolder, agreement: Agreement) -> None:
@@ -115,63 +126,45 @@ def write_policies(folder: RunFolder, agreement: Agreement) -> None:
         )
 
 
-def draw_convergence(folder: RunFolder, result: Negotiation) -> list[Path]:
-    """Saving, payment and curator's gain over the iterations, with the exact answers as lines."""
-    trace = result.agreement.trace
-    assert trace is not None
-    mechanism, currency = result.scenario.mechanism, result.scenario.market.currency
-    canvas, axes = figure(3)
-    signed = result.scenario.game.protocol == "signed"
-    gain = "gain over no trade" if signed else "payoff"
-    reward = "curator_gain" if signed else "mean_curator_payoff"
-    panels = (
-        ("Noise saving", trace.saving, "mean_saving", "mean saving"),
-        ("Payment", trace.payment, "mean_payment", f"mean payment, {currency}"),
-        (f"Curator's {gain}", trace.curator_reward, reward, f"mean {gain}"),
-    )
-    starts = [float(phase.start) for phase in result.environment.phases]
-    edges = [*starts, float(trace.iteration[-1])]
-    exactly = {
-        oracle: [result.exactly(oracle, phase) for phase in range(len(starts))]
-        for oracle in ("equilibrium", "first_best")
-    }
-    for axis, (title, series, exact, y) in zip(axes[0], panels, strict=True):
-        axis.plot(trace.iteration, series, color=colour_of(mechanism), label=name_of(mechanism))
-        for oracle, line in (("equilibrium", "--"), ("first_best", ":")):
-            levels = [getattr(tally, exact) for tally in exactly[oracle]]
-            colour, name = colour_of(oracle), name_of(oracle)
-            axis.stairs(
-                levels, edges, baseline=None, color=colour, ls=line, linewidth=1.5, label=name
-            )
-        for start in starts[1:]:
-            axis.axvline(start, color="#b0b0b0", linewidth=0.8)
-        label(axis, title, "iteration", y)
-        axis.set_xlim(0, trace.iteration[-1])
-        axis.set_ylim(bottom=min(0.0, float(series.min())))
-    axes[0][0].legend(frameon=False, fontsize=9)
-    return save(canvas, folder.path / "figures", "convergence")
+def game_curves(results: Mapping[str, Negotiation]) -> Curves:
+    """How play went under each mechanism that learns, and the exact equilibrium at these points."""
+    curves: Curves = {}
+    for name, result in results.items():
+        trace, gains = result.agreement.trace, result.curator_gains
+        if trace is not None and gains is not None:
+            if not curves:
+                exact = [result.equilibria[at] for at in result.phases_of(trace.iteration)]
+                levels = [(one.mean_saving, one.mean_payment, one.curator_gain) for one in exact]
+                curves[_EXACT] = np.column_stack([trace.iteration, levels])
+            curves[name] = np.column_stack([trace.iteration, trace.saving, trace.payment, gains])
+    return curves
 
 
-def draw_contracts(folder: RunFolder, result: Negotiation) -> list[Path]:
-    """Who signed what: saving and payment over the privacy cost, with the equilibrium."""
-    environment, mechanism = result.environment, result.scenario.mechanism
-    levels, contracts = environment.levels, result.agreement.contracts
-    cost = environment.phases[-1].privacy_cost
-    some = np.flatnonzero(result.agreement.done[:_DRAWN_OWNERS])
-    exact = equilibrium(environment.games(some=slice(0, _DRAWN_OWNERS)))
-    canvas, axes = figure(2)
-    for axis, title, values, reached, equal in (
-        (axes[0][0], "Noise saving", levels.savings, contracts.saving, exact.saving),
-        (axes[0][1], "Payment", levels.payments, contracts.payment, exact.payment),
-    ):
-        colour, name = colour_of("equilibrium"), name_of("equilibrium")
-        axis.plot(cost[some], values[equal[some]], "_", color=colour, label=name)
-        for signed, marker, words in ((True, ".", "signed"), (False, "x", "nothing signed")):
-            those = some[contracts.signed[some] == signed]
-            if len(those):
-                colour, name = colour_of(mechanism), f"{name_of(mechanism)}, {words}"
-                seen = values[reached[those]]
-                axis.plot(cost[those], seen, marker, color=colour, alpha=0.7, label=name)
-        label(axis, title, "privacy cost of the owner", title.lower())
-    axes[0][0].legend(frameon=False, fontsize=9)
-    return save(canvas, folder.path / "figures", "contracts")
+def curve_csv_rows(curves: Curves) -> Iterator[list[object]]:
+    """The same for ``curves.csv``."""
+    for name, points in curves.items():
+        for iteration, *values in points.tolist():
+            yield [name, int(iteration), *values]
+
+
+def draw_curves(folder: Path, curves: Curves, currency: str) -> list[Path]:
+    """Saving, payment and curator's gain over the iterations, a curve for each mechanism that
+    learns, and the exact equilibrium as a line."""
+    canvas, axes = figure(len(_CURVES))
+    learners = [name for name in curves if name != _EXACT]
+    for column, (axis, (title, y)) in enumerate(zip(axes[0], _CURVES, strict=True), start=1):
+        for name in learners:
+            points = curves[name]
+            axis.plot(points[:, 0], points[:, column], color=colour_of(name), label=name_of(name))
+        exact = curves[_EXACT]
+        axis.step(
+            exact[:, 0], exact[:, column], where="pre", color=colour_of(_EXACT), linestyle="--",
+            linewidth=1.5, label=name_of(_EXACT),
+        )  # fmt: skip
+        axis.set_xlim(0, exact[-1, 0])
+        low, high = axis.get_ylim()
+        axis.set_ylim(min(low, -0.03 * high), high)
+        label(axis, title, "interactions of each pair", y.format(currency=currency))
+    lines, names = axes[0][0].get_legend_handles_labels()
+    canvas.legend(lines, names, loc="outside lower center", ncols=min(len(names), 6), frameon=False)
+    return save(canvas, folder, "curves")

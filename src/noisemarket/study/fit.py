@@ -1,4 +1,4 @@
-"""Fitting the loss surface to measured points, and saying how sure and how good the fit is.
+"""Fitting the loss surface to measured points, and saying how good the fit is.
 
 The game uses one thing of a surface, its quality: test accuracy over noise and non-IID degree. So
 the surface is fitted to the measured accuracy first,
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
@@ -40,7 +40,6 @@ from noisemarket.study.calibrate import Point
 
 PRINTED = SURFACES["printed"]
 FEWEST_SIGMAS = 4
-RESAMPLES = 200
 POOR = 2.0
 """Points of accuracy, root mean square, beyond which the form is called a poor fit."""
 
@@ -48,8 +47,6 @@ _LOW = np.array([0.0, math.log(1e-6), math.log(0.05), math.log(1e-5), math.log(1
 """Of g2 and the logarithms of g3, g4 and both spreads."""
 _HIGH = np.array([10.0, math.log(20.0), math.log(100.0), math.log(10.0), math.log(10.0)])
 _FIRST_SPREAD = math.log(0.02)
-Errors = tuple[float | None, ...]
-_GAMMAS = tuple(f"gamma_{number}" for number in range(1, 6))
 _QUALITY = ("rms_accuracy", "worst_accuracy", "rms_loss")
 _ROUNDING = 1e-9  # a slope that lifts a line by less, of its height, counts as 0
 _STARTS = ((0.005, 0.1, 1.0), (1e-3, 3e-2, 0.5), (3.0, 9.0, 25.0))
@@ -57,27 +54,17 @@ _STARTS = ((0.005, 0.1, 1.0), (1e-3, 3e-2, 0.5), (3.0, 9.0, 25.0))
 
 @dataclass(frozen=True)
 class Fit:
-    """A surface, the standard errors of its constants, and how far it is from what was measured.
+    """A surface, and how far it is from what was measured.
 
     ``rms_accuracy`` and ``worst_accuracy`` are in points of accuracy; ``rms_loss`` is None where no
-    loss was finite, errors where there are no more points than constants.
+    loss was finite.
     """
 
     surface: LossSurface
-    gamma_errors: Errors
-    zeta_errors: Errors
-    spread_errors: tuple[float, ...]
     rms_accuracy: float
     worst_accuracy: float
     rms_loss: float | None
     remarks: tuple[str, ...]
-    resampled: tuple[LossSurface, ...] = field(default=(), repr=False, compare=False)
-
-    def quality_errors(self, sigma: FloatArray, beta: FloatArray) -> FloatArray:
-        """Standard errors of the fitted quality; NaN where there are none."""
-        if not self.resampled:
-            return np.full(np.broadcast(sigma, beta).shape, np.nan)
-        return _half_width(np.array([one.quality(sigma, beta) for one in self.resampled]))
 
 
 @dataclass(frozen=True)
@@ -121,13 +108,11 @@ class _Best:
         self.residuals = data.accuracy - self.surface.quality(*data.at)
 
 
-def fit_surface(points: Sequence[Point], resamples: int = RESAMPLES, *, labels: int = 0) -> Fit:
-    """The surface that comes closest to the measured accuracy, with its uncertainty.
+def fit_surface(points: Sequence[Point], labels: int = 0) -> Fit:
+    """The surface that comes closest to the measured accuracy.
 
     Given how many ``labels`` the data has, and more than two betas, beta may count by how even an
-    owner's labels are. Standard errors are half the width of the middle 68 % over ``resamples``
-    refits to the fit plus residuals drawn anew; so they count the scatter of training and the
-    misfit of the form alike.
+    owner's labels are.
     """
     best = _Best(_data(points))
     remarks = []
@@ -140,36 +125,15 @@ def fit_surface(points: Sequence[Point], resamples: int = RESAMPLES, *, labels: 
                 "with the paper's exp(-gamma_2 beta) the fit is "
                 f"{rms(plain.residuals):.2f} points off."
             )
-    remarks += _remarks(best)
-    data, surface = best.data, best.surface
-    resampled = _resampled(best, resamples)
-    gamma_errors: Errors = (None,) * 5
-    zeta_errors: Errors = (None,) * 2
-    spread_errors: tuple[float, ...] = ()
-    if resampled:
-        gamma_errors, zeta_errors, spread_errors = (
-            tuple(_half_width(np.array(drawn)).tolist())
-            for drawn in zip(*((one.gamma, one.zeta, one.spread) for one in resampled), strict=True)
-        )
-    elif resamples:
-        remarks.append("There are no more points than constants: no errors can be given.")
-    if data.betas == 1:
-        gamma_errors = (gamma_errors[0], None, *gamma_errors[2:])
-    remarks += _poor_constants(surface, gamma_errors, zeta_errors)
+    off_loss = best.data.loss - best.surface.loss(*best.data.at)
+    known = off_loss[np.isfinite(off_loss)]
     return Fit(
-        surface=surface,
-        gamma_errors=gamma_errors,
-        zeta_errors=zeta_errors,
-        spread_errors=spread_errors if data.mixed else (),
-        **_distances(data, surface),
-        remarks=tuple(remarks),
-        resampled=resampled,
+        surface=best.surface,
+        rms_accuracy=rms(best.residuals),
+        worst_accuracy=float(np.abs(best.residuals).max()),
+        rms_loss=rms(known) if known.size else None,
+        remarks=(*remarks, *_remarks(best)),
     )
-
-
-def poorly_determined(value: float, error: float) -> bool:
-    """Whether a constant says little by itself: its standard error is over half its size."""
-    return error > abs(value) / 2.0
 
 
 def rms(values: FloatArray) -> float:
@@ -216,7 +180,7 @@ def _line(x: FloatArray, y: FloatArray, sign: float) -> tuple[float, float]:
     return float(y.mean() - slope * x.mean()), slope
 
 
-def _search(data: _Data, y: FloatArray, sign: float, start: FloatArray | None = None) -> FloatArray:
+def _search(data: _Data, y: FloatArray, sign: float) -> FloatArray:
     """The shape whose best line to ``y`` is closest; from many starts."""
     free = data.free
 
@@ -230,16 +194,14 @@ def _search(data: _Data, y: FloatArray, sign: float, start: FloatArray | None = 
         offset, slope = _line(shape, y, sign)
         return np.asarray(y - offset - slope * shape)
 
-    if start is not None:
-        starts = [start[free]]
-    else:
-        g2s = (0.0,) if data.betas == 1 else _STARTS[0]
-        spreads = [[_FIRST_SPREAD]] * 2
-        corners = product(g2s, np.log(_STARTS[1]), np.log(_STARTS[2]), *spreads)
-        starts = [np.array(corner)[free] for corner in corners]
+    g2s = (0.0,) if data.betas == 1 else _STARTS[0]
+    spreads = [[_FIRST_SPREAD]] * 2
+    corners = product(g2s, np.log(_STARTS[1]), np.log(_STARTS[2]), *spreads)
     found = [
-        least_squares(residuals, one, bounds=(_LOW[free], _HIGH[free]), x_scale="jac")
-        for one in starts
+        least_squares(
+            residuals, np.array(corner)[free], bounds=(_LOW[free], _HIGH[free]), x_scale="jac"
+        )
+        for corner in corners
     ]
     best = min(found, key=lambda one: float(one.cost))
     return full(np.asarray(best.x, dtype=float))
@@ -259,41 +221,6 @@ def _surface(data: _Data, theta: FloatArray) -> tuple[LossSurface, bool]:
         return _form(theta, (-minus_b, 0.0), (1.0, a), data.labels), False
     zeta = -minus_b / g1, a - minus_b / g1 * g5
     return _form(theta, (g1, g5), zeta, data.labels), True
-
-
-def _resampled(best: _Best, resamples: int) -> tuple[LossSurface, ...]:
-    data, points = best.data, len(best.data.accuracy)
-    constants = 2 + int(data.free.sum())
-    if points <= constants:
-        return ()
-    inflate = math.sqrt(points / (points - constants))  # a fit is closer than the truth
-    accuracy, loss = best.surface.quality(*data.at), best.surface.loss(*data.at)
-    off_accuracy = inflate * best.residuals
-    off_loss = inflate * (data.loss - loss)
-    rng = np.random.default_rng(20_000)
-    out = []
-    for _ in range(resamples):
-        drawn = rng.integers(points, size=points)  # a point's two residuals stay together
-        again = replace(data, accuracy=accuracy + off_accuracy[drawn], loss=loss + off_loss[drawn])
-        out.append(_surface(again, _search(again, again.accuracy, -1.0, best.theta))[0])
-    return tuple(out)
-
-
-def _half_width(drawn: FloatArray) -> FloatArray:
-    """Half the width of the middle 68 %: the standard error, but deaf to wild refits."""
-    low, high = np.percentile(drawn, [15.865, 84.135], axis=0)
-    return np.asarray((high - low) / 2.0)
-
-
-def _distances(data: _Data, surface: LossSurface) -> dict[str, Any]:
-    """How far a surface is from what was measured."""
-    off = data.accuracy - surface.quality(*data.at)
-    off_loss = (data.loss - surface.loss(*data.at))[np.isfinite(data.loss)]
-    return {
-        "rms_accuracy": rms(off),
-        "worst_accuracy": float(np.abs(off).max()),
-        "rms_loss": rms(off_loss) if off_loss.size else None,
-    }
 
 
 def _remarks(found: _Best) -> list[str]:
@@ -319,23 +246,11 @@ def _remarks(found: _Best) -> list[str]:
             "points of accuracy."
         )
     edges = [np.isclose(found.theta, edge, atol=1e-3) for edge in (_LOW, _HIGH)]
-    names = np.array([*_GAMMAS[1:4], "spread_1", "spread_2"])
+    names = np.array(["gamma_2", "gamma_3", "gamma_4", "spread_1", "spread_2"])
     at_edge = names[(edges[0] | edges[1]) & data.free]
     return remarks + [
         f"{name} is at the edge of its range: do not read it alone." for name in at_edge
     ]
-
-
-def _poor_constants(surface: LossSurface, gamma_errors: Errors, zeta_errors: Errors) -> list[str]:
-    """The constants that the points hardly determine, if there are any."""
-    named = (*_GAMMAS, "zeta_1", "zeta_2")
-    values, errors = (*surface.gamma, *surface.zeta), (*gamma_errors, *zeta_errors)
-    poor = [
-        f"{name} {value:.3g} ± {error:.2g}"
-        for name, value, error in zip(named, values, errors, strict=True)
-        if error is not None and poorly_determined(value, error)
-    ]
-    return [f"Poorly determined, do not read alone: {', '.join(poor)}."] if poor else []
 
 
 # The result of a calibration, and its file
@@ -344,20 +259,18 @@ def _poor_constants(surface: LossSurface, gamma_errors: Errors, zeta_errors: Err
 class Calibration:
     """What has been measured of ``wanted`` points, and what can be fitted to it.
 
-    ``labels`` is how many the data has. Without ``resamples`` the fit is given without errors, in a
-    tenth of the time. ``curve`` is accuracy over sigma at ``curve_beta``, the
+    ``labels`` is how many the data has. ``curve`` is accuracy over sigma at ``curve_beta``, the
     measured beta closest to 1 (means over the seeds), and ``rms_to_printed`` its distance to the
     paper's fitted curve, in points of accuracy.
     """
 
     def __init__(
-        self, name: str, command: str, wanted: int, points: Sequence[Point], labels: int,
-        resamples: int = RESAMPLES,
-    ) -> None:  # fmt: skip
+        self, name: str, command: str, wanted: int, points: Sequence[Point], labels: int
+    ) -> None:
         self.name, self.command, self.wanted, self.points = name, command, wanted, [*points]
         self.missing, self.fit = wanted - len(points), None
         try:
-            self.fit = fit_surface(points, resamples, labels=labels)
+            self.fit = fit_surface(points, labels)
             self.remarks = [*self.fit.remarks]
         except BadInput as problem:
             self.remarks = [f"No fit: {problem.remedy}"]
@@ -384,7 +297,6 @@ class Calibration:
         """As plain values for JSON."""
         surface = self.fit and self.fit.surface
         constants = ("gamma", "zeta", "labels", "spread")
-        errors = ("gamma_errors", "zeta_errors", "spread_errors")
         return {
             "name": self.name,
             "complete": not self.missing,
@@ -395,7 +307,7 @@ class Calibration:
             "rounds": scenario.training.rounds,
             "averaged": _averaged(scenario),
             **{name: getattr(surface, name, None) for name in constants},
-            **{name: getattr(self.fit, name, None) for name in (*errors, *_QUALITY)},
+            **{name: getattr(self.fit, name, None) for name in _QUALITY},
             "curve_beta": self.curve_beta,
             "curve": self.curve,
             "rms_to_printed": self.rms_to_printed,
@@ -427,8 +339,6 @@ class Calibration:
         )
         ordered = sorted(self.points, key=lambda p: (p.beta, -p.sellers, p.sigma, p.seed))
         more: dict[str, Any] = {
-            "errors": {"gamma": _known(fit.gamma_errors), "zeta": _known(fit.zeta_errors)}
-            | ({"spread": list(fit.spread_errors)} if fit.spread_errors else {}),
             "fit": {
                 **dict(
                     zip(_QUALITY, _known([getattr(fit, name) for name in _QUALITY]), strict=True)

@@ -184,7 +184,7 @@ def _measure(
         results[task.key] = result
         watch(len(results), len(tasks))
     points = points_of(tasks, results)
-    found = Calibration("job", "noisemarket run", len(tasks), points, allowed.classes, resamples=0)
+    found = Calibration("job", "noisemarket run", len(tasks), points, allowed.classes)
     text = found.surface_file(scenario, data.sha256 if data else "")
     assert text is not None
     assert found.fit is not None  # there are enough sigmas

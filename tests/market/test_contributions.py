@@ -1,0 +1,101 @@
+"""What owners' uploads did to the test loss, as the curator is told after the job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.market.common import here, scenario
+
+from noisemarket.federated.aggregation import aggregate
+from noisemarket.federated.engine import score_of
+from noisemarket.market.contributions import Contributions
+from noisemarket.market.local_engine import SerialEngine
+from noisemarket.market.orders import order
+from noisemarket.market.outcome import Outcome
+from noisemarket.show.market_report import harmful_uploads, sellers_table
+
+pytestmark = pytest.mark.training
+
+
+def figures(outcome: Outcome) -> list[tuple[float | None, float | None]]:
+    return [(row.loss_lowered, row.loss_lowered_error) for row in outcome.owners]
+
+
+def made(images: Path, sigma: float) -> Any:
+    chosen = scenario(images, model="features", protection="per_record", server_rate=0.1)
+    environment = chosen.environment()
+    return order(chosen, environment, np.full(len(environment), sigma))
+
+
+def test_it_is_the_change_of_the_test_loss_without_an_owners_upload(images: Path) -> None:
+    job = made(images, 0.01)
+    plan, start = job.plan, job.job.first_weights()
+    with SerialEngine(job.job) as engine:
+        uploads: Any = engine.train(1, start, range(4))
+    added = Contributions(job, {})
+    added.add(1, start, uploads)
+    model = job.job.model(job.job.seed)
+    shares = plan.shares
+
+    def loss(those: Any) -> float:
+        whole = shares[sorted(uploads)].sum() / shares[sorted(those)].sum()
+        travel = plan.rate / (1.0 - plan.momentum)  # a step goes on in the rounds that follow
+        moved = aggregate(start, those, shares, travel / whole)
+        return score_of(model, moved, job.job.data).loss
+
+    for owner in uploads:
+        without = {other: one for other, one in uploads.items() if other != owner}
+        lowered, _ = added.figures(owner)
+        assert lowered == pytest.approx(loss(without) - loss(uploads), rel=0.05)
+        assert lowered > 0.0
+
+
+def test_its_error_is_what_noise_alone_adds(images: Path) -> None:
+    job = made(images, 0.3)
+    start, rng = job.job.first_weights(), np.random.default_rng(5)
+    found = []
+    for _ in range(300):
+        added = Contributions(job, {})
+        noise = {0: rng.normal(0.0, 0.3, start.size).astype(np.float32)}
+        added.add(1, start, noise)
+        found.append(added.figures(0)[0])
+    error = added.figures(0)[1]
+    assert np.std(found) == pytest.approx(error, rel=0.15)
+    assert abs(np.mean(found)) < 4.0 * error / np.sqrt(300)
+
+
+def test_the_report_names_an_owner_that_pushes_against_the_model_and_pay_does_not_depend_on_it(
+    images: Path, tmp_path: Path
+) -> None:
+    chosen = scenario(
+        images, model="features", protection="per_record", rounds=8, sigma_max=0.1,
+    )  # fmt: skip
+    outcome = here(chosen, tmp_path, faults=[{"owner": "1", "kind": "push"}]).finish()
+    (line,) = harmful_uploads(outcome)
+    assert "owner 1 raised the test loss" in line
+    assert outcome.owners[1].state == "paid"
+    assert "±" in str(next(iter(sellers_table(outcome).columns[-1].cells)))
+    assert figures(Outcome.load(tmp_path)) == figures(outcome)
+
+
+def test_a_job_that_is_cut_off_after_every_round_reports_the_same(
+    images: Path, tmp_path: Path
+) -> None:
+    chosen = scenario(images)
+    whole = here(chosen, tmp_path / "whole").finish()
+    cuts = 0
+    while True:
+        run = here(chosen, tmp_path / "cut")
+        try:
+            for _ in range(7 + cuts):
+                next(run)
+        except StopIteration:
+            break
+        run.close()
+        cuts += 1
+    assert cuts >= 2
+    assert figures(run.outcome) == figures(whole)
+    assert all(error for _, error in figures(whole))
