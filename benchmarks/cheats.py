@@ -37,6 +37,7 @@ from noisemarket.federated.protections import Upload
 from noisemarket.federated.rounds import train
 from noisemarket.ledger.contract import Contract
 from noisemarket.machine import Effort
+from noisemarket.market.contributions import Contributions
 from noisemarket.market.inspection import NoiseWatch, UploadInspector
 from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.offers import verdicts, work_of
@@ -76,8 +77,12 @@ def play(
         protection=made.job.protection,
     )  # fmt: skip
 
-    def inspect(number: int, _: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:
-        return watch.inspect(number, uploads) if inspected else {}
+    added = Contributions(made, {})
+
+    def inspect(number: int, weights: Weights, uploads: dict[int, Upload]) -> dict[int, str]:
+        refused = watch.inspect(number, uploads) if inspected else {}
+        added.bound(number, weights, uploads, refused)
+        return refused
 
     with FaultyEngine(_QuickEngine(made.job), faults, made.job) as engine:
         for _ in train(

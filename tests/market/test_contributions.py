@@ -36,7 +36,7 @@ def test_it_is_the_change_of_the_test_loss_without_an_owners_upload(images: Path
     with SerialEngine(job.job) as engine:
         uploads: Any = engine.train(1, start, range(4))
     added = Contributions(job, {})
-    added.add(1, start, uploads)
+    added.bound(1, start, uploads)
     model = job.job.model(job.job.seed)
     shares = plan.shares
 
@@ -60,7 +60,7 @@ def test_its_error_is_what_noise_alone_adds(images: Path) -> None:
     for _ in range(300):
         added = Contributions(job, {})
         noise = {0: rng.normal(0.0, 0.3, start.size).astype(np.float32)}
-        added.add(1, start, noise)
+        added.bound(1, start, noise)
         found.append(added.figures(0)[0])
     error = added.figures(0)[1]
     assert np.std(found) == pytest.approx(error, rel=0.15)
