@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
-EXTRAS := dev,docs,cnn,dashboard,flower,mixed,postgres,tables
+EXTRAS := dev,docs,cnn,dashboard,flower,mlflow,postgres,tables,tensorboard
 
 # The interpreter that makes the environment: PYTHON if given, else the first that is new enough.
 PYTHON ?=

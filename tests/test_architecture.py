@@ -52,7 +52,7 @@ ROOMS_BELOW["__main__"] = {*ROOMS_BELOW}
 them in this table. A new room needs a line here."""
 
 PURE_ROOMS = {"game", "pricing"}
-PURE_LIBRARIES = {"numpy", "scipy", "numba", "quantecon"}
+PURE_LIBRARIES = {"numpy", "scipy", "numba"}
 IMPURE_MODULES = {
     *("os", "pathlib", "io", "shutil", "tempfile", "glob", "fileinput", "sqlite3", "pickle"),
     *("time", "datetime", "calendar", "zoneinfo"),

@@ -81,7 +81,7 @@ def test_the_tour_runs_from_top_to_bottom(tmp_path: Path) -> None:
     assert sold
     assert f"Owner {sold[0]}, protection per_record, noise sigma 0.1, 6 uploads" in said
     assert "Sound: " in said
-    assert "best portfolio" in said
+    assert "with full knowledge" in said
     assert sum("image/png" in one.get("data", {}) for one in outputs) == 1
     assert list(tmp_path.iterdir()) == []
 

@@ -7,7 +7,8 @@ import textwrap
 from rich.console import Console
 
 from benchmarks.results_page.common import Document, stored
-from noisemarket.show.market_report import alternatives_table, head_of
+from noisemarket.show.market_report import alternatives_table
+from noisemarket.show.style import name_of
 
 WIDTH = 120
 
@@ -44,7 +45,7 @@ def _in_words(found: Document) -> str:
         f"{most:.1f} for at most that money (it spends {best['paid']:g})."
     )
     beside = rows.get("clock") or rows["dypp"]
-    name = head_of(beside["name"], beside["mechanism"])
+    name = name_of(beside["mechanism"] or beside["name"])
     if beside["sellers"]:
         more = beside["mean_accuracy"] - none["mean_accuracy"]
         words += f" The {name} gains {more:.1f} for {beside['paid']:g}."

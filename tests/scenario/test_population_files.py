@@ -31,11 +31,6 @@ class TestPopulationFiles:
              ["x y", "é"]),
             ("d.csv", f"\ufeff{HEADER}\r\n0.5,600,1,0.2\r\n\r\n4e0, 1 ,20,0", ["0", "1"]),
             ("e.csv", f'owner,{HEADER}\n"a, b",0.5,600,1,0.2\n"c",4,1,20,0\n', ["a, b", "c"]),
-            ("f.toml", "[[owner]]\nprivacy_cost = 0.5\ndata_size = 600\nbeta = 1\nmarkup = 0.2\n"
-             "[[owner]]\nprivacy_cost = 4\ndata_size = 1\nbeta = 20.0\nmarkup = 0\n", ["0", "1"]),
-            ("g.toml", 'owner = [{owner = "anna", privacy_cost = 0.5, data_size = 600, beta = 1, '
-             'markup = 0.2}, {owner = "bert", privacy_cost = 4, data_size = 1, beta = 20, '
-             "markup = 0}]", ["anna", "bert"]),
         ],
     )  # fmt: skip
     def test_are_read(self, name: str, content: str, names: list[str], tmp_path: Path) -> None:
@@ -58,7 +53,6 @@ class TestPopulationFiles:
         [
             ("a.csv", f"owner,{HEADER}\nanna,x,600,1,-1\n"),
             ("b.csv", "owner,data_size,beta\nanna,600,1\n"),
-            ("c.toml", "[[owner]]\nowner = 'anna'\ndata_size = 600\nbeta = 1\n"),
         ],
     )
     def test_are_read_without_secrets(self, name: str, content: str, tmp_path: Path) -> None:
@@ -124,30 +118,6 @@ class TestPopulationFiles:
     )  # fmt: skip
     def test_csv_that_cannot_be_used(self, content: str | bytes, told: str, tmp_path: Path) -> None:
         file = self.write(tmp_path, "owners.csv", content)
-        assert told in complaint(lambda: read_owners(file))
-
-    @pytest.mark.parametrize(
-        ("content", "told"),
-        [
-            ("owner = ", "not valid TOML"),
-            ("", "write one [[owner]] table per owner"),
-            ("[owner]\nbeta = 1\n", "write one [[owner]] table per owner"),
-            ("owner = []\n", "give at least one owner"),
-            (f"owner = {'[' * 500}{']' * 500}\n", "nested more than 20 deep"),
-            ("owner = [1, 2]\n", "[[owner]]"),
-            ("[[owner]]\nbeta = 1\n[[owner]]\nmarkup = 1\n", "owner 2 lacks beta, which"),
-            ("[[owner]]\nprivacy_cost = 1\ndata_size = 1\nbeta = nan\nmarkup = 0\n",
-             "beta in owner 1 is nan"),
-            ("[[owner]]\nprivacy_cost = 1\ndata_size = 1\nbeta = 'x'\nmarkup = 0\n", "is x: give"),
-            ("[[owner]]\nprivacy_cost = 1\ndata_size = 1\nbeta = true\nmarkup = 0\n", "is True:"),
-            ("[[owner]]\nprivacy_cost = 1\ndata_size = 1\nbeta = [1]\nmarkup = 0\n", "is [1]:"),
-            ("[[owner]]\nprivacy_cost = 1\ndata_size = 1\nbeta = 1\nmarkup = 0\nage = 3\n",
-             'unknown "age"'),
-            ("title = 'x'\n[[owner]]\nbeta = 1\n", "write one [[owner]] table per owner"),
-        ],
-    )  # fmt: skip
-    def test_toml_that_cannot_be_used(self, content: str, told: str, tmp_path: Path) -> None:
-        file = self.write(tmp_path, "owners.toml", content)
         assert told in complaint(lambda: read_owners(file))
 
     def test_a_missing_file(self, tmp_path: Path) -> None:

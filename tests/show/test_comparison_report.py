@@ -25,7 +25,6 @@ ROW = Row(
     mechanism="uniform", budget=100.0, seed=1, paid=0.0, accuracy=90.0, predicted_value=0.0,
     trained_value=0.0, owners_surplus=0.0, social_welfare=0.0, worse_off=0, sellers=0,
     epsilon_sold=0.0, lying_gain=None, messages=None, seconds=0.1, accuracy_per_round=[80.0, 90.0],
-    epsilon_by_cost=[0.0] * 5, surplus_by_cost=[0.0] * 5,
 )  # fmt: skip
 
 
@@ -43,8 +42,6 @@ def cases(**gains: tuple[float, float]) -> list[Row]:
                         ROW, mechanism=name, budget=budget, seed=seed, accuracy=base + more,
                         paid=share * budget, sellers=3, epsilon_sold=budget / 10.0,
                         owners_surplus=gain,
-                        epsilon_by_cost=[gain, gain / 10.0, 0.0, 0.0, 0.0],
-                        surplus_by_cost=[gain / 2.0, 0.0, 0.0, 0.0, 0.0],
                     )
                 )  # fmt: skip
     return out

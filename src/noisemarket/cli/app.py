@@ -14,6 +14,7 @@ from noisemarket.cli.audit import audit
 from noisemarket.cli.calibrate import calibrate
 from noisemarket.cli.compare import compare
 from noisemarket.cli.dashboard import dashboard
+from noisemarket.cli.export import export
 from noisemarket.cli.negotiate import negotiate
 from noisemarket.cli.privacy import privacy
 from noisemarket.cli.reproduce import reproduce
@@ -34,12 +35,13 @@ EXAMPLES: dict[Callable[..., object], list[str]] = {
     audit: ["audit --set protection=sharded"],
     privacy: ["privacy --sigma 0.3", "privacy --epsilon 2 --set protection=clipped",
               "privacy --rho 0.1 --rho 0.25"],
+    export: ["export runs/demo --to tensorboard", "export runs/demo --to csv --out tables"],
     scenario: ["scenario --preset paper > mine.toml", "scenario --explain"],
 }  # fmt: skip
 GROUPS: dict[str, tuple[str, list[Callable[..., object]]]] = {
     "ledger": (
         "Read a ledger: what was agreed, delivered and paid, and whether it can be trusted.",
-        [ledger.ls, ledger.show, ledger.verify, ledger.export, ledger.statement],
+        [ledger.ls, ledger.show, ledger.verify, ledger.export, ledger.statement, ledger.record],
     ),
     "owner": ("Read an owner's folder: what its records have cost.", [owner.account]),
     "data": (

@@ -35,7 +35,7 @@ def audit(
     from noisemarket.market.orders import network_of
     from noisemarket.privacy.noise import KeyedNoise, SimulatedNoise
     from noisemarket.scenario import account
-    from noisemarket.show.audit_report import audit_table, draw_audit, verdict
+    from noisemarket.show.audit_report import audit_table, verdict
     from noisemarket.study.audit import Audit, Target
 
     scenario = load(file, preset, settings, seed)
@@ -63,8 +63,7 @@ def audit(
 
             result = attack.run(noise, watch)
         folder.write_json("summary.json", result.to_dict())
-        figures = draw_audit(folder, result)
         folder.status("complete", passed=result.passed, secure_noise=result.secure_noise)
-    where = paths(folder, figures)
-    show(as_json, result.to_dict(), audit_table(result), *verdict(result), *where)
+    said = *verdict(result), *paths(folder)
+    show(as_json, result.to_dict(), audit_table(result), *said)
     return int(not result.passed)

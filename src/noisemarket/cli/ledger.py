@@ -66,6 +66,10 @@ def verify(
     receipt: Annotated[
         str | None, Option(metavar="FILE", help="An owner's receipt; finds what was cut off.")
     ] = None,
+    record: Annotated[
+        str | None,
+        Option("--record", metavar="FILE", help="A deployment record; finds what was changed."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check every hash, signature, state and payment; name the first wrong entry.
@@ -77,11 +81,13 @@ def verify(
     from noisemarket.ledger.money import in_words
     from noisemarket.ledger.receipts import load_receipt
     from noisemarket.ledger.store import reading
+    from noisemarket.market.deployment import check_record, read_record
     from noisemarket.market.folder_check import check_folder
 
     if head is not None and receipt is not None:
         raise BadInput("--head", head, "give a head or a receipt: a receipt holds a head.")
     held = None if receipt is None else load_receipt(receipt)
+    stated = None if record is None else read_record(Path(record))
     with reading(where) as ledger, common.progress("entries") as bar:
         task = bar.add_task("Verifying", total=None)
 
@@ -95,6 +101,8 @@ def verify(
             else:
                 found = verification.verify_receipt(ledger, held, watch, curator_keys=keys)
             agrees = check_folder(ledger, Path(where))
+            if stated is not None:
+                check_record(ledger, stated)
         except LedgerBroken as problem:
             if not as_json:
                 raise
@@ -102,12 +110,16 @@ def verify(
             raise typer.Exit(1) from None
     paid = " and ".join(in_words(amount, name) for name, amount in found.money.items())
     said = [
-        f"Sound: {found.entries} entries, {found.jobs} jobs ({found.jobs_settled} settled), "
-        f"{found.contracts} contracts ({found.contracts_paid} paid, {found.contracts_broken} "
-        f"broken), {paid or 'nothing'} paid in all."
+        f"Sound: {found.entries} entries, {_counted(found.jobs, 'job')} ({found.jobs_settled} "
+        f"settled), {_counted(found.contracts, 'contract')} ({found.contracts_paid} paid, "
+        f"{found.contracts_broken} broken), {paid or 'nothing'} paid in all."
     ]
     if held is not None:
         said.append(f"The receipt holds: entry {held.noted.count} is what {held.owner} was shown.")
+    if stated is not None:
+        said.append(
+            f"The record of job {stated['job'][:12]} holds: every field, and its signature."
+        )
     if agrees:
         said.append(f"It agrees with this folder: {agrees}.")
     said.append(f"Head to note elsewhere: {found.head}")
@@ -169,6 +181,40 @@ def statement(
         accounts = [queries.account(ledger, contract) for contract in ids]
     document = owner_statement(str(owner), accounts)
     common.show(as_json, document, *statement_shown(document, rounds=rounds))
+
+
+def record(
+    folder: Annotated[str, Argument(metavar="RUN", help="Run folder of a settled market.")],
+    owner: Annotated[str | None, Option(help="Only this owner's part.")] = None,
+    out: Annotated[
+        str | None, Option(metavar="FILE", help="Write it to this file instead of printing it.")
+    ] = None,
+) -> None:
+    """Sign a record of the job as a deployment of differential privacy, in JSON: unit, neighbours,
+    rho, epsilon, delta, mechanism and composition, each traced to entries of the ledger."""
+    import json
+
+    from noisemarket.files import write_json
+    from noisemarket.ledger.keys import KeyPair
+    from noisemarket.ledger.store import reading
+    from noisemarket.market.deployment import deployment, sign
+    from noisemarket.market.run_folder import JOB, MarketFolder
+
+    if not (Path(folder) / JOB).is_file():
+        raise BadInput("RUN", folder, "is not the run folder of a market.")
+    common.writable_file("--out", out)
+    market = MarketFolder(Path(folder))
+    curator = KeyPair.load(market.curator)
+    with reading(folder) as ledger:
+        document = sign(deployment(ledger, market.manifest().job, owner), curator)
+    if out is None:
+        print(json.dumps(document, indent=2, ensure_ascii=False))
+    else:
+        write_json(Path(out), document)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _money(values: dict[str, Any]) -> dict[str, Any]:

@@ -157,7 +157,7 @@ def reopen(path: Path, given: Choices) -> tuple[RunFolder, PreparedMarket, Choic
     from noisemarket.scenario import load_scenario
 
     # what a run can leave if it is killed before its job is opened
-    first = {SCENARIO, STATUS, SURFACE, "owners.csv", "owners.toml", "curator", "owners"}
+    first = {SCENARIO, STATUS, SURFACE, "owners.csv", "curator", "owners"}
     others = {one.name for one in path.iterdir() if not one.name.startswith(".")} - first
     if others and not (path / JOB).exists():
         raise BadInput("--resume", str(path), "was written by another command.")
@@ -381,14 +381,14 @@ def _baselines(
 ) -> Compared:
     """Train the market's alternatives, each with all draws of the noise."""
     from noisemarket.market import baselines
-    from noisemarket.show.market_report import head_of
+    from noisemarket.show.style import name_of
 
     rounds, tasks = outcome.negotiation.scenario.training.rounds, baselines.draws_of(others, draws)
     lines: dict[str, tuple[str, TaskID]] = {}
     for name, mechanism in {one.name: one.mechanism for one in others}.items():
         if count := sum(task.name == name for task in tasks):
             same = name == baselines.MARKET
-            words = "the same contracts again" if same else head_of(name, mechanism)
+            words = "the same contracts again" if same else name_of(mechanism or name)
             lines[name] = words, bar.add_task(words, total=rounds * count)
 
     def told(task: Draw, result: RoundResult) -> None:

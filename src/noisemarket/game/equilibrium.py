@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from noisemarket.errors import MissingExtra, NoisemarketError
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray
 from noisemarket.game.protocol import Contracts, Games
 from noisemarket.game.sides import CuratorSide, OwnerSide
@@ -27,37 +26,12 @@ def equilibrium(games: Games) -> Contracts:
     return signed_equilibrium(games) if games.sees_proposal else stage_equilibrium(games)
 
 
-def mixed_equilibrium(owner: FloatArray, curator: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """One Nash equilibrium of one game: the owner's mix of savings, the curator's of payments.
-
-    Lemke and Howson's path may end, by rounding in a degenerate game, in something that is not an
-    equilibrium; so the end of each path is checked before it is believed.
-    """
-    # Imported here: it takes seconds, and games with a pure equilibrium never need it.
-    try:
-        from quantecon.game_theory import NormalFormGame, Player, lemke_howson
-    except ImportError:
-        raise MissingExtra("An equilibrium in mixed strategies", "mixed") from None
-
-    rows, columns = owner.shape
-    game = NormalFormGame(
-        (Player(np.ascontiguousarray(owner)), Player(np.ascontiguousarray(curator.T)))
-    )
-    for label in range(rows + columns):
-        savings, payments = lemke_howson(game, init_pivot=label)
-        if _is_equilibrium(owner, curator, savings, payments):
-            return savings, payments
-    raise NoisemarketError(
-        f"No equilibrium of a {rows} x {columns} game was found from any of {rows + columns} "
-        f"starts: check that its payoffs are finite and not of wildly different sizes."
-    )
-
-
 def stage_equilibrium(games: Games) -> Contracts:
     """The Nash equilibrium of every one-shot game, both sides moving at once.
 
-    Of several pure equilibria the one with the largest sum of both payoffs is taken (ties: the
-    lowest levels); where there is none, the most likely cell of a mixed one.
+    There is one in pure strategies: payoffs add over saving and payment, so what is best for a side
+    does not depend on the other. Of several the one with the largest sum of both payoffs is taken
+    (ties: the lowest levels).
     """
     saving = np.empty(len(games), dtype=np.int64)
     payment = np.empty(len(games), dtype=np.int64)
@@ -65,10 +39,6 @@ def stage_equilibrium(games: Games) -> Contracts:
         owner, curator = games.owner_rewards[part], games.curator_rewards[part]
         cells = mutual_best_replies(owner, curator)
         saving[part], payment[part] = _best_cell(owner + curator, cells)
-        for row in np.flatnonzero(~cells.any(axis=(1, 2))):
-            savings, payments = mixed_equilibrium(owner[row], curator[row])
-            saving[part.start + row] = _first_highest(savings)
-            payment[part.start + row] = _first_highest(payments)
     return Contracts.of(games, saving, payment)
 
 
@@ -160,20 +130,6 @@ def mutual_best_replies(owner: FloatArray, curator: FloatArray) -> BoolArray:
     owner_content = owner >= owner.max(axis=1, keepdims=True) - _near(owner)
     curator_content = curator >= curator.max(axis=2, keepdims=True) - _near(curator)
     return np.asarray(owner_content & curator_content)
-
-
-def _is_equilibrium(
-    owner: FloatArray, curator: FloatArray, savings: FloatArray, payments: FloatArray
-) -> bool:
-    """Whether these are two mixes to which neither side has a better answer."""
-    mixes = (savings, payments)
-    if not all(np.all(mix >= 0.0) and abs(mix.sum() - 1.0) <= TOLERANCE for mix in mixes):
-        return False
-    for table, replies in ((owner, owner @ payments), (curator, savings @ curator)):
-        regret = replies.max() - savings @ table @ payments
-        if not regret <= TOLERANCE * float(np.abs(table).max()):
-            return False
-    return True
 
 
 def _best_cell(values: FloatArray, allowed: BoolArray) -> tuple[IntArray, IntArray]:

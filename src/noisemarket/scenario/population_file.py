@@ -1,4 +1,4 @@
-"""Reading owners from a file: a CSV with a header, or a TOML with one ``[[owner]]`` each."""
+"""Reading owners from a CSV file with a header."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from noisemarket.errors import BadInput, printable
-from noisemarket.files import read_text, toml_in
+from noisemarket.files import read_text
 from noisemarket.game.levels import FloatArray
 from noisemarket.game.population import FIELDS, Population, bad_values
 
@@ -53,9 +51,8 @@ def read_owners(
     ``records`` says how many each has: the rows belong to them by name. All problems are named in
     one error.
     """
-    read = _toml_rows if Path(file).suffix == ".toml" else _csv_rows
     problems = list[str]()
-    rows = list(read(read_text("population.file", file), file, problems))
+    rows = list(_csv_rows(read_text("population.file", file), file, problems))
     if not rows and not problems:
         problems.append("give at least one owner")
     names = [row.get("owner", str(number)) for number, (_, row) in enumerate(rows)]
@@ -88,7 +85,7 @@ def _csv_rows(text: str, file: str, problems: list[str]) -> Iterator[Row]:
     reader = csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True)
     if reader.fieldnames and len(reader.fieldnames) == 1 and ";" in reader.fieldnames[0]:
         raise BadInput("population.file", file, "separate the columns with commas.")
-    problems += _odd_columns(reader.fieldnames or (), "the header")
+    problems += _odd_columns(reader.fieldnames or ())
     try:
         for row in reader:
             if None in row or None in row.values():
@@ -99,31 +96,16 @@ def _csv_rows(text: str, file: str, problems: list[str]) -> Iterator[Row]:
         raise BadInput("population.file", file, f"is not a CSV file: {problem}.") from None
 
 
-def _toml_rows(text: str, file: str, problems: list[str]) -> Iterator[Row]:
-    document = toml_in("population.file", file, text)
-    tables: Any = document.get("owner")
-    listed = isinstance(tables, list) and all(isinstance(table, dict) for table in tables)
-    if not listed or set(document) != {"owner"}:
-        raise BadInput("population.file", file, "write one [[owner]] table per owner.")
-    columns = {key for table in tables for key in table}
-    for number, table in enumerate(tables, start=1):
-        problems += _odd_columns(table, f"owner {number}")
-        lacking = [name for name in FIELDS if name in columns and name not in table]
-        problems += [f"owner {number} lacks {name}, which others have" for name in lacking]
-        if not lacking:
-            yield f"owner {number}", {key: str(value) for key, value in table.items()}
-
-
-def _odd_columns(given: Iterable[str], where: str) -> Iterator[str]:
+def _odd_columns(given: Iterable[str]) -> Iterator[str]:
     allowed = ("owner", *FIELDS)
     found = Counter(list(given))
     for name, times in found.items():
         if times > 1:
-            yield f'{where} has "{name}" twice: keep one'
+            yield f'the header has "{name}" twice: keep one'
         elif name not in allowed:
-            yield f'{where} has unknown "{name}": use only {", ".join(allowed)}'
+            yield f'the header has unknown "{name}": use only {", ".join(allowed)}'
     if not found.keys() & set(allowed):
-        yield f"{where} names no column: give some of {', '.join(allowed)}"
+        yield f"the header names no column: give some of {', '.join(allowed)}"
 
 
 def _bad_names(names: list[str], places: list[str]) -> Iterator[str]:

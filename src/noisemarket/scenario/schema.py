@@ -151,7 +151,7 @@ class PopulationSection(Section):
     )
     file: str = Field(
         "",
-        description="CSV or TOML file of owners; columns that it lacks are drawn as for others",
+        description="CSV file of owners; columns that it lacks are drawn as for others",
     )
 
     def distributions(self) -> dict[str, Distribution]:

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-import numpy as np
 from rich.table import Table
 
-from noisemarket.market.run_folder import RunFolder
-from noisemarket.show.style import figure, label, save, table_of
-from noisemarket.study.audit import AuditResult, Finding
+from noisemarket.show.style import table_of
+from noisemarket.study.audit import AuditResult
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-_MINUS, _PLUS, _CLAIM, _BREACH = "#1f5fa8", "#c8641b", "#222222", "#b03a5b"
-_SHOWN = 8.0  # standard deviations to either side; scores beyond are drawn at the edge
 WEAK = 0.8
 """Share of the claim that a good canary proves of a right protection at least."""
 
@@ -48,51 +39,6 @@ def audit_table(result: AuditResult) -> Table:
         name = f"noise, {check.layer or check.part}"
         table.add_row(name, "", "", "", "100 %", found, "", _verdict(check.breach))
     return table
-
-
-def draw_audit(folder: RunFolder, result: AuditResult) -> list[Path]:
-    """The scores of both neighbours for each canary, and what is claimed against what is proven."""
-    mains = [finding for finding in result.findings if finding.layer is None]
-    canvas, axes = figure(2, 2)
-    for axis, finding in zip(axes.flat, mains, strict=False):
-        _scores(axis, finding)
-    _bounds(axes[1][1], result)
-    return save(canvas, folder.path / "figures", "audit")
-
-
-def _scores(axis: Axes, finding: Finding) -> None:
-    most = float(np.abs(finding.scores).max())
-    edge = min(most, _SHOWN) if finding.canary != "partial" else most
-    edges = np.linspace(-edge, edge, 41).tolist()
-    for scores, colour, name in zip(
-        finding.scores, (_MINUS, _PLUS), ("canary −", "canary +"), strict=True
-    ):
-        inside = np.clip(scores, -edge, edge)
-        axis.hist(inside, edges, density=True, color=colour, alpha=0.55, label=name)
-    if math.isfinite(finding.mu) and finding.reach_mu <= 1.01 * finding.mu:
-        x = np.linspace(-edge, edge, 200)
-        for side in (-0.5, 0.5):
-            density = np.exp(-((x - side * finding.mu) ** 2) / 2.0) / math.sqrt(2.0 * math.pi)
-            legend = "at worst, as claimed" if side > 0 else None
-            axis.plot(x, density, color=_CLAIM, linewidth=1.2, label=legend)
-    axis.axvline(0.0, color=_CLAIM, linestyle=":", label="threshold")
-    axis.legend(frameon=False, fontsize=8)
-    wrong = finding.false_positives + finding.false_negatives
-    title = f"{finding.name}: {wrong} of {2 * finding.trials:,} guesses wrong"
-    label(axis, title, "score, in standard deviations of the noise", "density")
-
-
-def _bounds(axis: Axes, result: AuditResult) -> None:
-    findings = list(result.findings)[::-1]
-    heights = np.arange(len(findings))
-    colours = [_BREACH if finding.breach else _MINUS for finding in findings]
-    axis.barh(heights, [f.mu_low for f in findings], color=colours, height=0.6, label="proven")
-    for height, finding in zip(heights, findings, strict=True):
-        if math.isfinite(finding.mu):
-            axis.plot([finding.mu] * 2, [height - 0.4, height + 0.4], color=_CLAIM, linewidth=2.0)
-    axis.set_yticks(heights, [f.name for f in findings], fontsize=8)
-    title = "Proven mu (bars) and claimed (lines)" if result.claimed else "Proven mu; none claimed"
-    label(axis, title, "mu, a round", "")
 
 
 def _verdict(breach: bool) -> str:

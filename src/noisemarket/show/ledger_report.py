@@ -141,17 +141,28 @@ def jobs_shown(jobs: Iterable[queries.JobStanding], contracts: Iterable[Row]) ->
     return [*out, table]
 
 
+def contract_terms(document: Row) -> dict[str, dict[str, str]]:
+    """What ``contract_in_full`` says was agreed, and how it ended: names and values in words."""
+    outcome = {k: v for k, v in document.items() if k not in ("terms", "each_round")}
+    out: dict[str, dict[str, str]] = {"Agreed": {}, "Outcome": {}}
+    for shown, facts in zip(out.values(), (document["terms"], outcome), strict=True):
+        for name, value in facts.items():
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            if isinstance(value, float):
+                text = f"{value:.6g}"
+            if name in ("payment", "paid_micro") and value is not None:
+                text = in_words(value, document["currency"])
+            shown[name.removesuffix("_micro").replace("_", " ")] = text
+    return out
+
+
 def contract_shown(document: Row) -> list[Shown]:
     """One contract: its terms, its outcome, and every round."""
     out: list[Shown] = []
-    outcome = {k: v for k, v in document.items() if k not in ("terms", "each_round")}
-    for title, facts in (("Agreed", document["terms"]), ("Outcome", outcome)):
+    for title, facts in contract_terms(document).items():
         table = Table(show_header=False, **_PLAIN)
-        for name, value in facts.items():
-            shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            if name in ("payment", "paid_micro") and value is not None:
-                shown = in_words(value, document["currency"])
-            table.add_row(name.removesuffix("_micro").replace("_", " "), Text(shown))
+        for name, text in facts.items():
+            table.add_row(name, Text(text))
         out += [title, table]
     return out + _rounds_shown(document["each_round"])
 

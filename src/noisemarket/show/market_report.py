@@ -14,7 +14,6 @@ from rich.table import Table
 
 from noisemarket.market.baselines import (
     CLOCK,
-    FULL_KNOWLEDGE,
     MARKET,
     NO_DP,
     UNIFORM,
@@ -50,15 +49,11 @@ SURE = 5.0
 """Standard errors beyond which uploads are said to have raised the test loss."""
 
 
-def head_of(name: str, mechanism: str | None) -> str:
-    """The name of an alternative."""
-    return "with full knowledge" if name == FULL_KNOWLEDGE else name_of(mechanism or name)
-
-
 def alternatives_table(summary: Mapping[str, Any]) -> Table:
     """A row for each alternative of a run's summary: accuracy, price, privacy sold, and the worth
     to both sides. Those with the same contracts are one row."""
-    heads = {row["name"]: head_of(row["name"], row["mechanism"]) for row in summary["alternatives"]}
+    each = summary["alternatives"]
+    heads = {row["name"]: name_of(row["mechanism"] or row["name"]) for row in each}
     draws = max(len(row["accuracies"]) for row in summary["alternatives"])
     of = f", mean of {draws} draws of the noise at most" if draws > 1 else ""
     table = table_of(
@@ -247,7 +242,7 @@ def _draw_accuracies(
     """A line for the mean over the draws of the noise, a band from the lowest to the highest."""
     runs_of = {**compared, MARKET: [outcome.results, *compared.get(MARKET, [])]}
     mechanism = outcome.mechanism
-    names = {one.name: head_of(one.name, one.mechanism) for one in others} or {
+    names = {one.name: name_of(one.mechanism or one.name) for one in others} or {
         MARKET: name_of(mechanism)
     }
     draws, ends = 0, {}

@@ -42,7 +42,7 @@ LOOKS = {
     "posted_price": Look("posted price", "#007775", "D", _DOTTED),
     "equilibrium": Look("exact equilibrium", "#121211", "p", _DASHED),
     "first_best": Look("first best", "#635155", "d", _DOTTED),
-    "best_portfolio": Look("best portfolio", "#b38f00", "*", _BOTH),
+    "best_portfolio": Look("with full knowledge", "#b38f00", "*", _BOTH),
 }
 """Colours were searched so that any two stay apart for protans and deutans too:
 tests/show/test_colours.py."""

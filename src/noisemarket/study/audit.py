@@ -72,15 +72,13 @@ class Finding:
     epsilon_low: float
     epsilon_low_gaussian: float
     breach: bool
-    scores: NDArray[np.float64] = field(repr=False, compare=False)
-    """The scores of both arms, (2, trials), first ``-``, in standard deviations; threshold 0."""
 
     @property
     def name(self) -> str:
         return self.canary if self.layer is None else f"{self.canary} {self.layer}"
 
     def to_dict(self) -> dict[str, Any]:
-        return plain({name: value for name, value in vars(self).items() if name != "scores"})
+        return plain(vars(self))
 
 
 @dataclass(frozen=True)
@@ -315,7 +313,6 @@ class Audit:
             epsilon_low=epsilon_lower(*wrong, trials, alpha, self.delta),
             epsilon_low_gaussian=epsilon_of(low, self.delta),
             breach=self.claimed and low > mu,
-            scores=scores,
         )
 
     def _attack(self, pair: Pair, noise: NoiseSource, watch: Watch | None) -> _Scores:

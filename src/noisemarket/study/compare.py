@@ -27,7 +27,7 @@ from noisemarket.game.value import JointValue, Worth, worth
 from noisemarket.ledger.money import to_micro
 from noisemarket.market.baselines import epsilons
 from noisemarket.market.negotiation import run_options
-from noisemarket.market.orders import check_weighting, prepare, within_budget
+from noisemarket.market.orders import check_weighting, prepare, with_caps, within_budget
 from noisemarket.market.worker_processes import leave_unless_main
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.pricing.mechanism import Agreement, Mechanism
@@ -35,7 +35,7 @@ from noisemarket.pricing.oracles import NoDP, UniformDP
 from noisemarket.pricing.rule import Rule
 from noisemarket.scenario import Scenario, dump_scenario
 from noisemarket.study.lying import mean_and_most, most_gained_by_lying
-from noisemarket.study.results import NO_TRADE, QUANTILES, GameRow, Row
+from noisemarket.study.results import NO_TRADE, GameRow, Row
 from noisemarket.study.trainings import TRAININGS, Orders, TrainingFile, TrainingTask, data_of
 
 SEEDS = 10
@@ -91,7 +91,7 @@ def check(scenario: Scenario, parts: Parts, *, trained: bool = True) -> None:
     if trained:
         common = prepare(scenario.model_copy(update={"mechanism": NO_TRADE})).environment
     else:
-        common = scenario.environment()
+        common = with_caps(scenario)
     for name, mechanism in parts.items():
         with or_left_out(name):
             if trained:
@@ -106,10 +106,10 @@ def check(scenario: Scenario, parts: Parts, *, trained: bool = True) -> None:
 class Decision:
     """A mechanism's decision in one case; arrays have a value for each owner.
 
-    ``gains`` are over no trade, ``costs`` the unit privacy costs. ``welfare_prices`` is what a
-    point of quality and a unit of money are worth to the curator, and a unit of money to an owner.
-    ``lying`` is the most that any owner could gain by lying, for the first seed; None where it is
-    not known, or where a budget could cut deals that a mechanism made without knowing it.
+    ``gains`` are over no trade. ``welfare_prices`` is what a point of quality and a unit of money
+    are worth to the curator, and a unit of money to an owner. ``lying`` is the most that any owner
+    could gain by lying, for the first seed; None where it is not known, or where a budget could cut
+    deals that a mechanism made without knowing it.
     ``worth`` is what the contracts are worth by the loss surface.
     """
 
@@ -118,7 +118,6 @@ class Decision:
     seed: int
     sigma: FloatArray
     gains: FloatArray
-    costs: FloatArray
     paid: float
     sellers: int
     welfare_prices: tuple[float, float, float]
@@ -148,7 +147,7 @@ def decisions(
             _compile(mechanism, scenario)
     for seed in plan.seeds:
         seeded = scenario.model_copy(update={"seed": seed})
-        environment, first = seeded.environment(), seed == plan.seeds[0]
+        environment, first = with_caps(seeded), seed == plan.seeds[0]
         for name, mechanism in chosen.items():
             yield from _decisions(
                 name, mechanism, seeded, environment, plan.budgets, threads, stop, first
@@ -176,7 +175,6 @@ def _decisions(
     lies: bool,
 ) -> Iterator[Decision]:
     levels = environment.levels
-    costs = np.asarray(environment.phases[-1].privacy_cost, dtype=float)
     left = np.array([levels.sigma_left(level) for level in range(levels.saving_levels + 1)])
     side, joint = environment.owner_side(), JointValue.of(environment)
     made: Agreement | None = None
@@ -204,7 +202,6 @@ def _decisions(
             seed=scenario.seed,
             sigma=left[struck.saving],
             gains=side.payoffs_of(struck.saving, struck.payment) - side.base(),
-            costs=costs,
             paid=float(levels.payments[struck.payment].sum()),
             sellers=int((struck.saving > 0).sum()),
             welfare_prices=(joint.quality_price, joint.money_price, environment.payment_value),
@@ -294,7 +291,6 @@ def _row(
     )
     bounded = bool(np.isfinite(epsilon_before).all())
     sold = epsilon - epsilon_before if bounded else np.full(len(epsilon), np.inf)
-    groups = np.array_split(np.argsort(decision.costs, kind="stable"), QUANTILES)
     return Row(
         mechanism=decision.mechanism,
         budget=decision.budget,
@@ -312,8 +308,6 @@ def _row(
         messages=decision.messages,
         seconds=decision.seconds,
         accuracy_per_round=list(accuracies),
-        epsilon_by_cost=[_mean_of(sold, some) for some in groups],
-        surplus_by_cost=[_mean_of(decision.gains, some) for some in groups],
     )
 
 
@@ -344,10 +338,6 @@ def _game_row(decision: Decision) -> GameRow:
 
 def _worse_off(decision: Decision) -> int:
     return int((decision.gains < -1e-9).sum())
-
-
-def _mean_of(values: FloatArray, some: np.ndarray) -> float | None:
-    return finite(float(values[some].mean())) if len(some) else None
 
 
 # In one call

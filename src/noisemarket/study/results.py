@@ -17,8 +17,6 @@ Value = TypeVar("Value")
 Cases = dict[float | None, dict[str, list[Value]]]
 NO_TRADE = "uniform"
 """The mechanism that all are measured by: nobody sells."""
-QUANTILES = 5
-"""Groups of owners by their privacy cost, cheapest first."""
 LEVEL = 0.05
 """Family-wise error rate over all comparisons of a table."""
 
@@ -38,8 +36,7 @@ class Row:
     loss surface, before any training. ``social_welfare`` adds both sides as trained, in units of
     money, each by what money is worth to it: None where it is worth nothing to one of them.
     ``epsilon_sold`` is None without bound; ``lying_gain`` is the most that an owner gains by any
-    misreport, known for the first seed only. Lists by cost are means by quantile of the owners'
-    privacy cost.
+    misreport, known for the first seed only.
 
     Example:
         ::
@@ -64,8 +61,6 @@ class Row:
     messages: float | None
     seconds: float
     accuracy_per_round: list[float]
-    epsilon_by_cost: list[float | None]
-    surplus_by_cost: list[float | None]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Run folders to look at, made once: a market, a game that was learned, a comparison."""
+"""Run folders to look at, made once, one of each kind."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from tests.show.dashboard.asgi import Client
 from noisemarket.show.dashboard.run_store import RunStore
 from noisemarket.show.dashboard.web_app import web_app
 
+TINY = ("--seeds", "2", "--owners", "2", "--iterations", "200", "--workers", "1")
 GAME = ("--set", "owners=4", "--set", "iterations=400", "--set", "model=cnn")
 
 
 @pytest.fixture(scope="session")
 def runs(shared: Path) -> Path:
-    """A folder with a market of three owners, one of them broken; a game; and a comparison.
+    """A folder with a market of three owners, one of them broken; a game; a comparison; a season of
+    two jobs; and a reproduction.
 
     For all workers of pytest-xdist: the first that needs it makes it.
     """
@@ -43,9 +45,19 @@ def _make_runs(place: Path) -> None:
     folder.mkdir(parents=True)
     images = write_images(folder)
     given = words(images, noise="secure", mechanism="equilibrium", currency="EUR")
+    jobs = place / "season.toml"
+    jobs.write_text('[[jobs]]\nname = "spring"\n[[jobs]]\nname = "fall"\n')
     for name, made in {
         "market": given,
         "game": ["negotiate", "--mechanism", "dypp", *GAME],
+        "season": [
+            "run",
+            str(jobs),
+            *words(images, model="features", currency="EUR")[1:],
+            "--workers",
+            "1",
+        ],
+        "reproduction": ["reproduce", *TINY],
         "compared": ["compare", "--game-only", "--mechanisms", "uniform,clock,equilibrium", *GAME],
     }.items():
         done = call_here(*made, "--out", str(root / name), cwd=place)

@@ -39,6 +39,9 @@ PAGES = {
     "new": "#/new",
     "whatif": "#/whatif",
     "compare": "#/compare?run=compared",
+    "season": "#/run/season",
+    "job": "#/owner/season%20job%2002/0",
+    "reproduction": "#/run/reproduction",
     "missing": "#/run/none",
 }
 
@@ -112,13 +115,15 @@ def fact(page: Page, name: str) -> Locator:
 def test_a_run_is_started_watched_stopped_and_resumed(browser: Browser, served: Served) -> None:
     """From the form to the end; meanwhile a reload, a second user, and a server that is killed."""
     page = opened(browser, served, "#/new")
+    page.get_by_text("More settings").click()
     for label, value in {"Name": "live", "Owners": "4", "Rounds": "30"}.items():
         page.get_by_label(re.compile(rf"^{label}")).first.fill(value)
     page.get_by_label("Compare with").select_option("0")
     page.get_by_role("button", name="Start").click()
     expect(page.locator("h1")).to_have_text("live", timeout=LONG)
     chart = page.get_by_role("img", name=re.compile("Accuracy over the rounds"))
-    expect(chart).to_have_attribute("aria-label", re.compile("the market"), timeout=LONG)
+    expect(chart).to_have_attribute("aria-label", re.compile("DyPP"), timeout=LONG)
+    expect(page.get_by_text("a single draw of the noise")).to_be_visible()
     seen = page.locator("#main .facts")
     expect(seen).to_contain_text(re.compile(r"Round[2-9] of 30|Round\d\d of 30"), timeout=LONG)
     run = process_of(served.root / "live")
@@ -205,15 +210,21 @@ def test_a_page_that_is_refused_says_why_and_comes_back(browser: Browser, served
 
 def test_a_refused_form_says_why_and_where(browser: Browser, served: Served) -> None:
     page = opened(browser, served, "#/new")
+    more = page.locator(".more")
+    page.get_by_text("More settings").click()
     page.get_by_label("Floor").fill("-1")
-    page.get_by_role("button", name="Start").click()
-    expect(page.get_by_role("alert")).to_contain_text("market.floor is -1", timeout=LONG)
-    expect(page.get_by_label("Floor")).to_be_focused()
-    expect(page.get_by_label("Floor")).to_have_attribute("aria-invalid", "true")
-    page.get_by_label("Floor").fill("0.1")
     page.get_by_label("Name").fill("market")
+    page.get_by_text("More settings").click()
+    page.get_by_label("Owners").fill("0")
     page.get_by_role("button", name="Start").click()
-    expect(page.get_by_role("alert")).to_contain_text("exists already", timeout=LONG)
+    expect(page.get_by_label("Owners")).to_be_focused(timeout=LONG)
+    for label, words in {"Owners": "Give a whole number", "Floor": "Give a number of at least 0",
+                         "Name": "exists already"}.items():  # fmt: skip
+        field = page.get_by_label(label).first
+        expect(field).to_have_attribute("aria-invalid", "true")
+        expect(field).to_have_accessible_description(re.compile(words))
+    expect(more).to_have_attribute("open", "")
+    page.screenshot(path=PICTURES / "refused-light.png", full_page=True)
     done(page, served)
 
 
@@ -240,6 +251,12 @@ def test_contracts_are_sorted_filtered_downloaded_and_opened(
     expect(page.locator("h1")).to_have_text("Owner 2", timeout=LONG)
     expect(page.locator(".words")).to_contain_text("not paid, because")
     expect(page.locator(".words")).to_contain_text("is sound", timeout=LONG)
+    for part in ("Privacy statement", "Wallet: all jobs so far", "Contract"):
+        expect(page.get_by_role("heading", name=part, exact=True)).to_be_visible()
+    page.emulate_media(media="print")
+    expect(page.locator(".top")).to_be_hidden()
+    expect(page.get_by_text("curator signature")).to_be_visible()
+    page.screenshot(path=PICTURES / "owner-printed.png", full_page=True)
     done(page, served)
 
 
@@ -280,6 +297,9 @@ def test_a_slider_moves_the_answers(browser: Browser, served: Served) -> None:
     expect(row).not_to_have_text(moved, use_inner_text=True, timeout=LONG)
     page.get_by_role("button", name="Back to the preset").click()
     expect(row).to_have_text(before, use_inner_text=True, timeout=LONG)
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.get_by_role("button", name="Train it").scroll_into_view_if_needed()
+    expect(row).to_be_in_viewport()  # the result stays above the sliders
     done(page, served)
 
 
@@ -292,6 +312,10 @@ def test_two_runs_are_compared(browser: Browser, served: Served) -> None:
     expect(page.locator("table tbody tr")).to_have_count(2, timeout=LONG)
     picture = page.get_by_role("img", name=re.compile("Accuracy over money"))
     expect(picture).to_have_attribute("aria-label", re.compile("market · exact equilibrium"))
+    expect(page.locator(".warn")).to_contain_text(
+        "differ in model, data, owners, rounds and currency"
+    )
+    expect(page.get_by_role("columnheader", name="Rounds")).to_be_visible()
     done(page, served)
 
 
@@ -330,6 +354,8 @@ def test_an_empty_folder_says_what_to_do(
     expect(page.locator("h1")).to_have_text("New run", timeout=LONG)
     done(page, empty)
 
+
+CUT = "(all) => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.ariaLabel)"
 
 UNNAMED = """() => [...document.querySelectorAll(
   'input, select, button, a, [role=img], [role=progressbar], [role=region], table')]
@@ -375,6 +401,8 @@ def test_every_page_fits_its_screen_and_can_be_read(
         ready(page)
         expect(page.locator(".loading")).to_have_count(0, timeout=LONG)
         page.wait_for_timeout(250)  # charts are drawn on the next frame
+        if name in ("runs", "compare", "season") and screen != "phone":
+            assert page.locator(".scroll").evaluate_all(CUT) == [], name
         assert page.evaluate("document.documentElement.scrollWidth") <= SCREENS[screen][0], name
         assert page.evaluate(UNNAMED) == [], name
         assert page.evaluate(FAINT) == [], name

@@ -160,6 +160,23 @@ def test_the_points_of_a_game_are_told_until_it_is_over(store: RunStore) -> None
     assert (reader.look()["learned"], reader.look()["agreed"]) == (None, 2)
 
 
+def test_workers_that_start_are_named_where_nothing_moves() -> None:
+    progress, status = RunProgress(), {"state": "running"}
+    opened = {"kind": "Opened", "job": "j", "owners": 2, "rounds": 3, "budget": None,
+              "resumed": False}  # fmt: skip
+    progress.read(json.dumps(opened))
+    signed = {"kind": "Signed", "contract": "c", "saving": 0.1, "sigma": 0.5, "payment": 1,
+              "epsilon": 1.0, "delta": 1e-5}  # fmt: skip
+    seen = []
+    for owner in "ab":
+        seen.append(progress.document(status, None)["step"])
+        progress.read(json.dumps(signed | {"owner": owner}))
+    seen.append(progress.document(status, None)["step"])
+    progress.read_baseline(json.dumps({"rounds": 6}))
+    seen.append(progress.document(status, None)["step"])
+    assert seen == ["signing", "signing", "starting", "starting"]
+
+
 def test_what_many_ask_for_is_computed_once() -> None:
     cache: AnswerCache[int] = AnswerCache(2)
     made, gate = [], threading.Event()

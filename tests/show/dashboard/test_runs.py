@@ -26,7 +26,8 @@ pytestmark = pytest.mark.process
 def test_the_list_of_runs(get: Get, runs: Path) -> None:
     found = {one["name"]: one for one in get("runs")}
     assert {name: one["kind"] for name, one in found.items()} == {
-        "market": "run", "game": "negotiate", "compared": "compare",
+        "market": "run", "game": "negotiate", "compared": "compare", "season": "season",
+        "reproduction": "reproduction",
     }  # fmt: skip
     assert {one["state"] for one in found.values()} == {"complete"}
     summary = json.loads((runs / "market" / "summary.json").read_text())
@@ -35,9 +36,50 @@ def test_the_list_of_runs(get: Get, runs: Path) -> None:
         summary["mean_accuracy"], summary["total_paid"],
     )  # fmt: skip
     assert (market["mechanism"], market["preset"], market["owners"]) == ("equilibrium", "market", 3)
+    assert (market["draws"], market["after_rounds"]) == (1, None)
     assert {name: one["currency"] for name, one in found.items()} == {
-        "market": "EUR", "game": "units", "compared": "units",
+        "market": "EUR", "game": "units", "compared": "units", "season": "EUR",
+        "reproduction": "units",
     }  # fmt: skip
+
+
+def test_a_stopped_run_has_the_accuracy_of_its_last_round(runs: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "market"
+    shutil.copytree(runs / "market", folder)
+    (folder / "summary.json").unlink()
+    first = (folder / "curator" / "metrics.jsonl").read_text().splitlines(keepends=True)[0]
+    (folder / "curator" / "metrics.jsonl").write_text(first)
+    (one,) = RunStore(tmp_path).listing()
+    score = json.loads(first)
+    best = score["averaged"] or score["score"]
+    assert (one["accuracy"], one["after_rounds"]) == (best["accuracy"], 1)
+    (folder / "curator" / "metrics.jsonl").write_text("[]\n")
+    (one,) = RunStore(tmp_path).listing()
+    assert (one["accuracy"], one["after_rounds"]) == (None, None)
+
+
+def test_a_season_and_each_of_its_jobs(get: Get, runs: Path) -> None:
+    jobs = get("runs/season/study")["jobs"]
+    written = json.loads((runs / "season" / "season.json").read_text())
+    assert [one["job"] for one in jobs] == ["spring", "fall"]
+    for job, own in zip(jobs, written, strict=True):
+        assert job == own | {"run": job["run"]}
+        assert get(f"runs/{job['run']}")["paid"] == job["paid"]
+    owner = get(f"runs/{jobs[1]['run']}/owner", name="0")
+    assert owner["account"]["accounts"][0]["jobs"] == 2  # the wallet, after both
+    assert owner["terms"]["Agreed"]["owner"] == "0"  # of the ledger that lies with the owners
+    assert owner["terms"]["Agreed"]["payment"].endswith(" EUR")
+    assert get(f"runs/{jobs[1]['run']}/ledger")["sound"]
+
+
+def test_the_claims_of_a_reproduction(get: Get, runs: Path) -> None:
+    found = get("runs/reproduction/study")
+    assert found["claims"] == json.loads((runs / "reproduction" / "claims.json").read_text())
+    titles = [one["title"] for one in found["curves"]]
+    assert titles[0] == "Noise saving of the owners, paper"
+    assert len(titles) == 4
+    assert found["curves"][0]["curves"][0]["label"] == "DyPP (WoLF-PHC)"
+    assert all(len(one["mean"]) > 1 for chart in found["curves"] for one in chart["curves"])
 
 
 def test_contracts_are_those_of_the_run(get: Get, runs: Path) -> None:
@@ -76,7 +118,7 @@ def test_names_that_a_spreadsheet_would_compute_are_shown_as_they_are(tmp_path: 
     (tmp_path / "game" / "contracts.csv").write_text(written)
     client = Client(web_app(RunStore(tmp_path)))
     (row,) = client.get("/api/runs/game/contracts").json()["rows"]
-    assert (row["owner"], row["state"]) == ("=1+1", "signed")
+    assert (row["owner"], row["state"]) == ("=1+1", "agreed")
     text = client.get("/api/runs/game/contracts.csv").text
     assert text.splitlines()[1].startswith("'=1+1,0.3,0.3,2.0,")
 
@@ -144,7 +186,11 @@ def test_a_game_tells_how_far_it_is_while_it_is_played(runs: Path) -> None:
 
 
 def test_side_by_side(get: Get, runs: Path) -> None:
-    rows = get("compare", run=["market", "compared"])["rows"]
+    found = get("compare", run=["market", "compared"])
+    assert found["differ"] == ["model", "data", "owners", "rounds", "currency"]
+    assert get("compare", run=["compared"])["differ"] == []
+    rows = found["rows"]
+    assert [(row["owners"], row["agreed"]) for row in rows[:2]] == [(3, False), (4, True)]
     assert [row["mechanism"] for row in rows] == ["equilibrium", "uniform", "clock", "equilibrium"]
     assert [row["currency"] for row in rows] == ["EUR", "units", "units", "units"]
     assert rows[1]["surplus"] == pytest.approx(0.0, abs=1e-9)

@@ -10,19 +10,33 @@ from collections.abc import Mapping
 from typing import Any
 
 from noisemarket.errors import BadInput
+from noisemarket.federated.data_files import named_records
 from noisemarket.federated.protections import PROTECTIONS
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.scenario import SYMBOLS, Scenario, load_scenario
 from noisemarket.show.style import name_of
 
+DATA = {
+    "market": "MNIST, simulated owners",
+    "fars": "FARS, 51 US states",
+    "paper": "MNIST, the paper's game",
+}
+"""The presets, by the data that they bring."""
+
 GROUPS: dict[str, dict[str, str]] = {
-    "The market": {
-        "mechanism": "Mechanism",
+    "": {
         "population.owners": "Owners",
+        "mechanism": "Mechanism",
         "market.budget": "Budget",
+        "seed": "Seed",
+    },
+    "The market": {
         "market.target_accuracy": "Target accuracy",
         "market.floor": "Floor",
         "game.payment_max": "Highest payment",
+        "game.quality_weight": "Weight of quality",
+        "learning.iterations": "Iterations of the game",
+        "market.currency": "Currency",
     },
     "Who the owners are": {
         "population.privacy_cost.low": "Lowest privacy cost",
@@ -34,16 +48,12 @@ GROUPS: dict[str, dict[str, str]] = {
         "training.model": "Model",
         "training.rounds": "Rounds",
         "privacy.protection": "Protection",
-        "game.sigma_max": "Noise without a trade",
+        "game.sigma_max": "Noise with no trade",
         "privacy.noise": "Source of the noise",
     },
-    "What the curator wants": {
-        "game.quality_weight": "Weight of quality",
-        "learning.iterations": "Iterations of the game",
-        "seed": "Seed",
-    },
 }
-"""The settings of the form and what they are called there. None of them names a file."""
+"""The settings of the form and what they are called there; the first group is always shown. None of
+them names a file."""
 
 _SCHEMA = Scenario.model_json_schema()
 _COST = "unit privacy cost that an owner may have, its secret"
@@ -61,12 +71,50 @@ def form(preset: str) -> dict[str, Any]:
     """The form, filled in with the values of a preset."""
     scenario = load_scenario(preset=preset)
     return {
-        "preset": preset,
+        "data": DATA,
+        "named_owners": bool(named_records(scenario.training.data)),
         "groups": [
             {"title": title, "fields": [_field(key, name, scenario) for key, name in keys.items()]}
             for title, keys in GROUPS.items()
         ],
     }
+
+
+class RefusedForm(BadInput):
+    """What is wrong with a form: for each field a sentence."""
+
+    def __init__(self, fields: Mapping[str, str]) -> None:
+        self.fields = dict(fields)
+        super().__init__("form", ", ".join(fields), "cannot be used: see the fields.")
+
+
+def said_of(problem: BadInput) -> str:
+    """What is wrong with a value, in a sentence that stands under its field."""
+    words = problem.remedy
+    if str(problem).endswith(f": {words}"):
+        return words[0].upper() + words[1:]
+    return f"This {words}"
+
+
+def all_wrong(preset: str, settings: Mapping[str, Any]) -> dict[str, str]:
+    """All that is wrong with settings: a sentence for each."""
+    left, wrong = dict(settings), dict[str, str]()
+    while True:
+        try:
+            checked_settings(preset, left)
+            return wrong
+        except BadInput as problem:
+            field = next((key for key in left if key.startswith(problem.field)), None)
+            if field is None:
+                raise
+            wrong[field] = said_of(problem)
+            del left[field]  # and on to what else is wrong
+
+
+def refused(problem: BadInput) -> RefusedForm:
+    """The same for what a command refused, in a sentence that begins with a setting."""
+    field = next((key for key in KEYS if problem.remedy.startswith(f"{key} ")), None)
+    return RefusedForm({field or problem.field: problem.remedy if field else said_of(problem)})
 
 
 def checked_settings(preset: str, settings: Mapping[str, Any]) -> list[str]:

@@ -60,8 +60,8 @@ class Launcher:
             state = RUNNING if run in self._children else status["state"]
             if state in (RUNNING, COMPLETE):
                 raise WrongState(f"This run is {state}: there is nothing to resume.")
-            if self._store.kind(run, status) != "run":
-                raise WrongState("Only a run of the whole market can be resumed.")
+            if self._store.kind(run, status) not in ("run", "season"):
+                raise WrongState("Only a run of the whole market, or a season, can be resumed.")
             self._make_room()
             child = self._spawn(run, ["run", "--resume", str(self._store.path(run))])
         self._await(run, child, lambda: self._store.status(run)["state"] == RUNNING)

@@ -133,14 +133,16 @@ class RunProgress:
         self.notes = [*self.notes[1 - _NOTES :], words]
 
     def done_of_total(self) -> tuple[int, int]:
-        """How much of the step is done, and how much there is."""
+        """How much of the step is done, and how much there is; 0 of 0 while workers start."""
         if self.step == "negotiating":
             return self.played, self.total
         if self.step == "signing":
-            return self.signed, self.owners
+            over = self.signed + self.left_out >= self.owners
+            return (0, 0) if over else (self.signed, self.owners)
         if self.step == "comparing":
             runs = (run for draws in self.baselines.values() for run in draws.values())
-            return sum(map(len, runs)), self.baselines_planned
+            done = sum(map(len, runs))
+            return done, self.baselines_planned if done else 0
         return len(self.rounds), self.rounds_planned
 
     def document(self, status: dict[str, Any], seconds_left: float | None) -> dict[str, Any]:
@@ -150,7 +152,7 @@ class RunProgress:
         return {
             "state": status["state"],
             "problem": None if running else status.get("problem") or self.problem,
-            "step": self.step,
+            "step": self.step if total or self.step == "negotiating" else "starting",
             "progress": {
                 "done": done,
                 "total": total,
@@ -175,8 +177,7 @@ class RunProgress:
         for name in dict.fromkeys((MARKET, UNIFORM, NO_DP, *self.baselines)):
             own = [self.rounds] if name == MARKET else []
             if found := _series([*own, *self.baselines.get(name, {}).values()]):
-                label = "the market" if name == MARKET else name_of(name)
-                yield {"name": name, "label": label, **found}
+                yield {"name": name, "label": name_of(name), **found}
 
 
 def _series(runs: list[dict[int, float]]) -> dict[str, Any] | None:
@@ -234,7 +235,7 @@ class RunReader:
             EVENTS: self.progress.read,  # of a negotiation alone
             BASELINES: self.progress.read_baseline,
         }
-        folder = self._store.root / self._run
+        folder = self._store.folder(self._run)
         self._files = [(name, Tail(folder / name, whole=True), readers[name]) for name in readers]
 
     def look(self) -> dict[str, Any]:

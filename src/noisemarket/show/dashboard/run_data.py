@@ -41,7 +41,13 @@ from noisemarket.show.dashboard.run_store import (
     ledger_of,
 )
 from noisemarket.show.dashboard.whatif import clock_course
-from noisemarket.show.ledger_report import contract_statement, owner_words, statement_sentences
+from noisemarket.show.ledger_report import (
+    contract_in_full,
+    contract_statement,
+    contract_terms,
+    owner_words,
+    statement_sentences,
+)
 from noisemarket.show.style import name_of
 
 MOST_OWNERS = 20_000
@@ -53,7 +59,8 @@ SERVER_SECONDS, CHECKED_SECONDS = 2.0, 30.0
 
 POLICIES = "policies.npz"
 ELSEWHERE = (
-    "The ledger of this run is on a server. Start the dashboard with --ledger URL to read it here."
+    "The ledger of this run is not in this folder. If it is on a server, start the dashboard with "
+    "--ledger URL to read it here."
 )
 
 Column = Literal["owner", "saving", "sigma", "payment", "epsilon", "weight", "state", "paid"]
@@ -175,7 +182,7 @@ def _ledger_row(one: queries.Standing) -> Row:
 
 
 def _from_csv(path: Path) -> list[Row]:
-    signed = {"true": "signed", "false": "no trade"}
+    signed = {"true": "agreed", "false": "no trade"}
     numbers = [name for name in COLUMNS if name not in ("owner", "state")]
     try:
         return [
@@ -220,6 +227,13 @@ def rows_csv(rows: Iterable[Row]) -> str:
 
 
 _VALUES = ("predicted_value", "trained_value")
+JOBS = ("model", "data", "owners", "rounds", "seed", "currency")
+"""What two runs must have in common for their accuracies and payments to compare."""
+
+
+def differences(rows: Iterable[Row]) -> list[str]:
+    """What rows of a comparison differ in, beside the mechanism."""
+    return [name for name in JOBS if len({row[name] for row in rows}) > 1]
 
 
 def comparison(store: RunStore, runs: list[str]) -> list[Row]:
@@ -227,11 +241,10 @@ def comparison(store: RunStore, runs: list[str]) -> list[Row]:
     rows: list[Row] = []
     for run in runs:
         overview = store.overview(run)
-        if overview["kind"] == "compare":
-            found = _compared_rows(store, run)
-        else:
-            found = [_run_row(store, overview)]
-        rows += [one | {"currency": overview["currency"]} for one in found]
+        job = {name: overview[name] for name in JOBS}
+        several = overview["kind"] == "compare"
+        found = _compared_rows(store, run) if several else [_run_row(store, overview)]
+        rows += [row | job for row in found]
     return rows
 
 
@@ -251,6 +264,8 @@ def _compared_rows(store: RunStore, run: str) -> list[Row]:
             | {
                 "name": f"{row['name']}{limit}",
                 "measured": trained,
+                "agreed": not trained,
+                "draws": one.get("seeds") if trained else None,
                 "accuracy": one.get("accuracy" if trained else "model_quality"),
                 "paid": one.get("paid" if trained else "total_payment"),
                 **{name: one.get(name) for name in _VALUES},
@@ -270,6 +285,9 @@ def _run_row(store: RunStore, overview: Row) -> Row:
     measured, epsilon = overview["accuracy"] is not None, summary.get("epsilon")
     return _empty_row(run, str(overview["mechanism"])) | {
         "measured": measured,
+        "draws": overview["draws"] if measured else None,
+        "after_rounds": overview["after_rounds"],
+        "agreed": overview["kind"] == "negotiate",
         "accuracy": overview["accuracy" if measured else "quality"],
         "no_trade_accuracy": overview["no_trade_accuracy"],
         "paid": overview["paid"],
@@ -282,10 +300,10 @@ def _run_row(store: RunStore, overview: Row) -> Row:
 
 
 def _empty_row(run: str, mechanism: str) -> Row:
-    unknown = ("accuracy", "no_trade_accuracy", "paid", *_VALUES, "surplus", "privacy_sold",
-               "sellers", "epsilon")  # fmt: skip
-    named = {"run": run, "mechanism": mechanism, "name": name_of(mechanism), "measured": False}
-    return dict.fromkeys(unknown) | named
+    unknown = ("accuracy", "draws", "after_rounds", "no_trade_accuracy", "paid", *_VALUES,
+               "surplus", "privacy_sold", "sellers", "epsilon")  # fmt: skip
+    named = {"run": run, "mechanism": mechanism, "name": name_of(mechanism)}
+    return dict.fromkeys(unknown) | named | {"measured": False, "agreed": True}
 
 
 def verification(store: RunStore, run: str) -> dict[str, Any]:
@@ -331,13 +349,16 @@ def all_of_owner(store: RunStore, run: str, owner: str) -> dict[str, Any]:
     found["policy"] = policy(store, run, owner)
     where = ledger_of(store, run)
     if where is None:
-        return found
+        alone = "No: this was a negotiation alone. Nothing was signed, and nothing is owed."
+        return found | {"unrecorded": ELSEWHERE if is_elsewhere(store, run) else alone}
     with where.reading() as ledger:
         offered = queries.documents(ledger, where.job or None)
         ids = [one.id for one in offered if one.owner == owner]
         if not ids:
             return found
-        statement = contract_statement(queries.account(ledger, ids[-1]))
+        account = queries.account(ledger, ids[-1])
+        statement = contract_statement(account)
+        found["terms"] = contract_terms(contract_in_full(account))
         found["entries"] = [
             {
                 "entry": entry.seq,

@@ -17,24 +17,33 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.files import private_folder, unusable
+from noisemarket.federated.rounds import read_result
+from noisemarket.files import last_line, private_folder, unusable
 from noisemarket.ledger.database import LEDGER_FILE
 from noisemarket.ledger.money import UNITS
 from noisemarket.ledger.store import Ledger, reading
 from noisemarket.market.run_folder import JOB, STATUS, still_runs
+from noisemarket.market.summary import deployed
 
 RUNNING, COMPLETE, INCOMPLETE = "running", "complete", "incomplete"
 SUMMARY, SCENARIO, COMPARISON = "summary.json", "scenario.toml", "comparison.json"
 CONTRACTS, PARTIAL = "contracts.csv", "contracts.partial.csv"
+SEASON, CLAIMS, METRICS = "season.json", "claims.json", "curator/metrics.jsonl"
+JOB_OF = " job "
 LOGS = ".dashboard"
 """Where the output of runs goes that were started from the page."""
 
 _FILES = {
+    "season": (SEASON,),
+    "reproduction": (CLAIMS,),
     "compare": (COMPARISON, "plan.json"),
     "calibrate": ("calibration.json",),
     "negotiate": (CONTRACTS, PARTIAL),
 }
 """What tells which command wrote a run folder, where its status does not."""
+
+_MANY = ("compare", "reproduction")
+"""Commands that try several mechanisms."""
 
 _FORBIDDEN = set('/\\:\0\n\r"<>|?*')
 
@@ -99,10 +108,16 @@ class RunStore:
         return sorted(one.name for one in self.root.iterdir() if self._is_run(one.name))
 
     def path(self, run: str) -> Path:
-        """The folder of a run."""
+        """The folder of a run, or of a job of a season, which is called ``SEASON job 01``."""
         if not self._is_run(run):
             raise UnknownRun("There is no such run in this folder.")
-        return self.root / run
+        return self.folder(run)
+
+    def folder(self, run: str) -> Path:
+        """Where a run of that name is, if it is."""
+        season, job, number = run.rpartition(JOB_OF)
+        inside = job and number.isdecimal() and not (self.root / run).exists()
+        return self.root / season / "jobs" / number if inside else self.root / run
 
     def new_path(self, run: str) -> Path:
         """The folder that a new run may be given."""
@@ -130,8 +145,7 @@ class RunStore:
 
     def table(self, run: str, name: str) -> dict[str, Any]:
         """The same of a file that holds a table; empty if there is none."""
-        found = self.document(run, name)
-        return found if isinstance(found, dict) else {}
+        return _table(self.document(run, name))
 
     def stamp(self, run: str, *names: str) -> tuple[int, ...]:
         """What changes when one of these files of a run does, or comes, or goes."""
@@ -159,7 +173,7 @@ class RunStore:
         status = self.status(run)
         facts = {name: status.get(name) for name in ("state", "problem", "started", "updated")}
         facts["problem"] = None if facts["problem"] is None else str(facts["problem"])
-        stamp = self.stamp(run, STATUS, SUMMARY, SCENARIO)
+        stamp = self.stamp(run, STATUS, SUMMARY, SCENARIO, METRICS)
         known = self._facts.get(run, stamp, lambda: self._read(run, status))
         return {"name": run, **known, **facts}
 
@@ -174,38 +188,66 @@ class RunStore:
         return sorted(found, key=lambda one: str(one["started"] or ""), reverse=True)
 
     def _is_run(self, run: str) -> bool:
-        folder = self.root / run
-        return is_name(run) and not folder.is_symlink() and (folder / STATUS).is_file()
+        if not is_name(run):
+            return False
+        folder = self.folder(run)
+        return folder.resolve() == folder and (folder / STATUS).is_file()
 
     def _read(self, run: str, status: dict[str, Any]) -> dict[str, Any]:
         """What does not change unless a file does."""
         summary, scenario = self.table(run, SUMMARY), self.table(run, SCENARIO)
-        kind, people = self.kind(run, status), scenario.get("population")
-        money = scenario.get("market")
+        kind = self.kind(run, status)
+        tables = ("population", "market", "training")
+        people, money, training = (_table(scenario.get(name)) for name in tables)
         accuracy = summary.get("mean_accuracy", summary.get("accuracy"))
-        owners = summary.get("owners", people.get("owners") if isinstance(people, dict) else None)
+        draws, after = _table(summary.get("accuracies")).get("market"), None
+        if kind == "run" and accuracy is None:
+            accuracy, after = self._so_far(run)
+        owners = summary.get("owners", people.get("owners"))
+        data = training.get("data")
         return {
             "kind": kind,
             "preset": scenario.get("preset"),
-            "mechanism": None if kind == "compare" else scenario.get("mechanism"),
+            "mechanism": None if kind in _MANY else scenario.get("mechanism"),
             "mechanisms": status.get("mechanisms") or [],
             "seed": scenario.get("seed"),
             "owners": owners if isinstance(owners, int) else None,
+            "rounds": training.get("rounds"),
+            "model": training.get("model"),
+            "data": Path(data).name if isinstance(data, str) and data else "mnist",
             "accuracy": accuracy if kind == "run" else None,
+            "after_rounds": after,
+            "draws": len(draws) if isinstance(draws, list) else 1,
             "no_trade_accuracy": summary.get("uniform_dp_accuracy"),
             "quality": summary.get("model_quality"),
             "paid": summary.get("total_paid", summary.get("total_payment")),
-            "currency": money.get("currency", UNITS) if isinstance(money, dict) else UNITS,
+            "currency": money.get("currency", UNITS),
         }
+
+    def _so_far(self, run: str) -> tuple[float | None, int | None]:
+        """Accuracy after the last round of a run that is not complete, and that round."""
+        path = self.file(run, METRICS)
+        if path is None:
+            return None, None
+        try:
+            with path.open("rb") as file:
+                result = read_result(json.loads(last_line(file)[1]))
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+            return None, None
+        return deployed(result), result.number
 
     def kind(self, run: str, status: dict[str, Any]) -> str:
         """Which command wrote a run folder: run, compare, negotiate, or another."""
-        if "engine" in status:
+        if "engine" in status and not self.file(run, SEASON):
             return "run"
         if "mechanisms" in status:
             return "compare"
         found = (kind for kind, names in _FILES.items() if any(self.stamp(run, *names)))
         return next(found, "other")
+
+
+def _table(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def is_name(run: str) -> bool:
@@ -237,20 +279,23 @@ class RunLedger:
 def ledger_of(store: RunStore, run: str) -> RunLedger | None:
     """The ledger of a run; None if it has none that may be read.
 
-    A run folder may come from anywhere, and names its ledger itself. So only the file in the folder
-    is opened, and only servers that the dashboard was started with are connected to.
+    A run folder may come from anywhere, and names its ledger itself. So only a file below the
+    folder of runs is opened, and only servers that the dashboard was started with are connected to.
     """
     manifest = store.table(run, JOB)
     if not manifest:
         return None
     where, job = str(manifest.get("ledger") or ""), str(manifest.get("job") or "")
-    if where:
+    where = where.removeprefix("sqlite:///")
+    if "://" in where:
         own = next((url for url in store.ledgers if _database(url) == _database(where)), None)
         return None if own is None else RunLedger(own, job, None)
-    path = store.file(run, LEDGER_FILE)
-    if path is None or any(path.with_name(path.name + end).is_symlink() for end in _BESIDE):
+    path = store.path(run) / (where or LEDGER_FILE)  # of lasting owners: with them
+    inside = path.is_file() and path.resolve() == path and path.is_relative_to(store.root)
+    if not inside or any(path.with_name(path.name + end).is_symlink() for end in _BESIDE):
         return None
-    return RunLedger(str(path), job, store.stamp(run, LEDGER_FILE))
+    found = path.stat()
+    return RunLedger(str(path), job, (found.st_mtime_ns, found.st_size, found.st_ino))
 
 
 def is_elsewhere(store: RunStore, run: str) -> bool:

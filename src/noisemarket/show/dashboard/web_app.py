@@ -23,7 +23,7 @@ from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.market.run_folder import fresh_path
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.show.dashboard import form as forms
-from noisemarket.show.dashboard import run_data, whatif
+from noisemarket.show.dashboard import run_data, studies, whatif
 from noisemarket.show.dashboard.launcher import Launcher, TooManyRuns, WrongState
 from noisemarket.show.dashboard.live import LiveHub, TooManyViewers
 from noisemarket.show.dashboard.run_store import RunStore, UnknownRun, is_elsewhere, ledger_of
@@ -49,9 +49,10 @@ class EventStream(StreamingResponse):
 
 
 class Problem(BaseModel):
-    """Why a request was refused, in a sentence."""
+    """Why a request was refused, in a sentence; of a form, also what is wrong with each field."""
 
     problem: str
+    fields: dict[str, str] = {}
 
 
 class ChangedMarket(BaseModel):
@@ -137,15 +138,25 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
     @app.post("/api/runs", status_code=201, responses=_CHANGES)
     def start(order: Annotated[RunOrder, Body()]) -> Started:
         """Start a run: an ordinary command in a process of its own."""
+        what = "compare" if order.command == "compare" else order.settings.get("mechanism", "run")
+        name = order.name.strip() or fresh_path(store.root, f"{order.preset}-{what}").name
+        wrong = forms.all_wrong(order.preset, order.settings)
+        try:
+            store.new_path(name)
+        except BadInput as problem:
+            wrong["name"] = forms.said_of(problem)
+        if wrong:
+            raise forms.RefusedForm(wrong)
         words = forms.checked_settings(order.preset, order.settings)
         given = ["--preset", order.preset, *(w for word in words for w in ("--set", word))]
         if order.command == "run":
             given += ["--draws", str(order.draws)] if order.draws else ["--no-baselines"]
         else:
             given.append("--game-only")
-        what = "compare" if order.command == "compare" else order.settings.get("mechanism", "run")
-        name = order.name.strip() or fresh_path(store.root, f"{order.preset}-{what}").name
-        launcher.start(name, order.command, given)
+        try:
+            launcher.start(name, order.command, given)
+        except BadInput as problem:
+            raise forms.refused(problem) from None
         return Started(name=name)
 
     @app.get("/api/runs/{run}", responses=_REFUSED)
@@ -178,12 +189,18 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
         """How the negotiation went, with the exact equilibrium where a game is played."""
         return run_data.curves(store, run)
 
+    @app.get("/api/runs/{run}/study", responses=_REFUSED)
+    def study(run: RunName) -> dict[str, Any]:
+        """What a season or a reproduction came to."""
+        return studies.study(store, run)
+
     _contracts(app, store)
 
     @app.get("/api/compare", responses=_REFUSED)
     def compare(run: Annotated[list[str], Query(min_length=1, max_length=20)]) -> dict[str, Any]:
-        """Runs side by side."""
-        return {"rows": run_data.comparison(store, run)}
+        """Runs side by side, and what else than the mechanism they differ in."""
+        rows = run_data.comparison(store, run)
+        return {"rows": rows, "differ": run_data.differences(rows)}
 
     @app.get("/api/whatif/sliders")
     def sliders(preset: PresetName = "market") -> dict[str, Any]:
@@ -252,7 +269,8 @@ def _explain_problems(app: FastAPI) -> None:
     @app.exception_handler(NoisemarketError)
     def refused(_request: Request, problem: NoisemarketError) -> JSONResponse:
         status = next(status for kind, status in _STATUS if isinstance(problem, kind))
-        return JSONResponse({"problem": str(problem)}, status)
+        fields = {"fields": problem.fields} if isinstance(problem, forms.RefusedForm) else {}
+        return JSONResponse({"problem": str(problem), **fields}, status)
 
     @app.exception_handler(RequestValidationError)
     def invalid(_request: Request, problem: RequestValidationError) -> JSONResponse:

@@ -7,6 +7,7 @@ async function answer(response) {
   if (!response.ok) {
     const problem = new Error(found?.problem ?? `The server answered ${response.status}.`);
     problem.status = response.status;
+    problem.fields = found?.fields;
     throw problem;
   }
   return found;

@@ -7,17 +7,19 @@ const known = new Set();
 new MutationObserver(() => known.forEach((chart) => chart.redraw()))
   .observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
 
-// series: [{label, colour (CSS variable), x, y, low, high, dash, dots, steps, line}]
+// series: [{label, colour (CSS variable), x, y, low, high, dash, dots, steps, line, text}]
+// whole: x has no fractions; money: x begins at 0; zero: y does. With fewer than two points there is a sentence instead.
 export class Chart {
-  constructor({ title, why, x, y, height = 270, whole = false }) {
-    this.options = { title, x, y, height, whole };
+  constructor({ title, why, x, y, height = 270, whole = false, money = false, zero = false }) {
+    this.options = { title, x, y, height, whole, money, zero };
+    this.few = h("p", { class: "few" });
     this.holder = h("div", { role: "img", "aria-label": title });
     this.why = h("p", { class: "why" }, why ?? "");
     this.key = h("ul", { class: "key", "aria-hidden": "true" });
     this.data = h("details", { class: "data" }, h("summary", {}, "The numbers"));
     this.data.addEventListener("toggle", () => this.fillData());
     this.node = h("figure", { class: "chart" }, h("figcaption", {}, title),
-      this.why, this.holder, this.key, this.data);
+      this.why, this.few, this.holder, this.key, this.data);
     this.series = [];
     this.watcher = new ResizeObserver(() => this.resize());
     this.watcher.observe(this.holder);
@@ -26,9 +28,16 @@ export class Chart {
 
   explain(words) { this.why.textContent = words; }
 
-  update(series) {
+  update(series, sentence) {
     this.series = series.filter((one) => one && one.x.length);
+    this.sentence = sentence;
     this.redraw();
+  }
+
+  // Whether there is something to draw: two points side by side, or two that stand alone.
+  drawable() {
+    const points = this.series.flatMap((one) => one.x.filter((_, i) => Number.isFinite(one.y[i])).map((x) => ({ x, alone: one.line === false })));
+    return new Set(points.map((one) => one.x)).size > 1 || points.filter((one) => one.alone).length > 1;
   }
 
   resize() {
@@ -39,6 +48,15 @@ export class Chart {
 
   redraw() {
     if (!this.node.isConnected && this.plot) { this.destroy(); return; }
+    const drawable = this.drawable();
+    this.few.hidden = drawable;
+    this.holder.hidden = this.key.hidden = this.data.hidden = !drawable;
+    if (!drawable) {
+      this.few.textContent = this.sentence ?? this.words();
+      this.plot?.destroy();
+      this.plot = null;
+      return;
+    }
     const width = Math.floor(this.holder.clientWidth);
     if (!width) return;
     this.plot?.destroy();
@@ -62,17 +80,17 @@ export class Chart {
         label: one.label, stroke, width: one.line === false ? 0 : 2.25,
         dash: one.dash ? [7, 5] : undefined,
         paths: one.steps ? uPlot.paths.stepped({ align: 1 }) : undefined,
-        points: { show: Boolean(one.dots) || one.x.length === 1, size: one.dots || 7, fill: stroke, stroke },
+        points: { show: Boolean(one.dots), size: one.dots || 7, fill: stroke, stroke },
       });
       tables.push([one.x, one.y]);
     }
-    const joined = tables.length ? uPlot.join(tables.map((one) => [...one])) : [[0, 1], [null, null]];
-    if (!tables.length) lines.push({ stroke: "transparent" });
+    const joined = uPlot.join(tables.map((one) => [...one]));
+    const most = Math.max(...joined[0]);
     this.plot = new uPlot({
       width, height: this.options.height, series: lines, bands, legend: { show: false },
       padding: [10, 30, 0, 0],
       cursor: { drag: { x: false, y: false }, points: { size: 8 } },
-      scales: { x: { time: false }, y: { range: this.range(joined) } },
+      scales: { x: { time: false, ...(this.options.money ? { range: [0, most ? 1.04 * most : 1] } : {}) }, y: { range: this.range(joined) } },
       hooks: { draw: [(plot) => this.write(plot)] },
       axes: [{ ...axis(this.options.x, 46), ...(this.options.whole ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] } : {}) }, axis(this.options.y, 58)],
     }, joined, this.holder);
@@ -81,22 +99,27 @@ export class Chart {
     if (this.data.open) this.fillData();
   }
 
-  // Names beside single points.
+  // Names beside single points, where there is room: all of them are in the key.
   write(plot) {
-    const pen = plot.ctx, scale = devicePixelRatio, taken = [];
+    const pen = plot.ctx, scale = devicePixelRatio, room = plot.bbox, tall = 15 * scale, gap = 11 * scale;
     pen.save();
     pen.font = `${12 * scale}px system-ui, sans-serif`;
     pen.fillStyle = colour("--ink");
     pen.textBaseline = "middle";
     pen.textAlign = "left";
-    for (const one of this.series.filter((each) => each.text)) {
-      const x = plot.valToPos(one.x[0], "x", true), wide = pen.measureText(one.text).width;
-      let y = plot.valToPos(one.y[0], "y", true);
-      const left = x + wide + 14 * scale > plot.bbox.left + plot.bbox.width;
-      const from = left ? x - wide - 10 * scale : x + 10 * scale;
-      while (taken.some((box) => Math.abs(box.y - y) < 14 * scale && from < box.to && box.from < from + wide)) y += 14 * scale;
-      taken.push({ y, from, to: from + wide });
-      pen.fillText(one.text, from, y);
+    const named = this.series.filter((one) => one.text).map((one) => ({ text: one.text, x: plot.valToPos(one.x[0], "x", true), y: plot.valToPos(one.y[0], "y", true) }));
+    const taken = named.map(({ x, y }) => [x - 0.8 * gap, y - 0.8 * gap, x + 0.8 * gap, y + 0.8 * gap]);
+    const free = ([left, top, right, bottom]) => left >= room.left && right <= room.left + room.width + 28 * scale
+      && top >= room.top && bottom <= room.top + room.height
+      && !taken.some((box) => left < box[2] && box[0] < right && top < box[3] && box[1] < bottom);
+    for (const { text, x, y } of named) {
+      const wide = pen.measureText(text).width;
+      const places = [[x + gap, y], [x - gap - wide, y]];
+      for (const step of [1.25, -1.25, 2.3, -2.3]) places.push([x - wide / 2, y + step * tall], [x + gap, y + step * tall], [x - gap - wide, y + step * tall]);
+      const box = places.map(([left, middle]) => [left, middle - tall / 2, left + wide, middle + tall / 2]).find(free);
+      if (!box) continue;
+      taken.push(box);
+      pen.fillText(text, box[0], (box[1] + box[3]) / 2);
     }
     pen.restore();
   }
@@ -106,11 +129,11 @@ export class Chart {
     if (!values.length) return [0, 1];
     const low = Math.min(...values), high = Math.max(...values), room = (high - low || Math.abs(high) || 1) * 0.08;
     if (low === 0 && high === 0) return [0, 1];
-    return [low >= 0 && low < (high - low) * 0.6 ? 0 : low - room, high + room];
+    return [low >= 0 && (this.options.zero || low < (high - low) * 0.6) ? 0 : low - room, high + room];
   }
 
   legend() {
-    this.key.replaceChildren(...this.series.filter((one) => one.label && !one.text).map((one) => {
+    this.key.replaceChildren(...this.series.filter((one) => one.label).map((one) => {
       const stroke = colour(one.colour) || one.colour;
       const last = one.y[one.y.length - 1];
       return h("li", {}, h("i", {
@@ -125,8 +148,8 @@ export class Chart {
       const last = one.y.length - 1;
       return one.x.length > 1 && one.line !== false
         ? `${one.label}: from ${short(one.y[0], 4)} to ${short(one.y[last], 4)}.`
-        : `${one.label}: ${short(one.y[last], 4)}.`;
-    }).join(" ") || "No numbers yet.";
+        : `${one.label}: ${short(one.y[last], 4)} at ${this.options.x} ${short(one.x[last], 4)}.`;
+    }).join(" ") || "There is nothing to draw yet.";
   }
 
   fillData() {

@@ -57,8 +57,11 @@ export function empty(title, words, ...more) {
   return h("div", { class: "box empty" }, h("h2", {}, title), h("p", {}, words), ...more);
 }
 
+// Beside an accuracy that is not a mean over draws of the noise, or not of the whole training.
+export const drawn = (one) => one.after_rounds ? `after round ${one.after_rounds}` : one.draws === 1 ? "one draw" : one.draws > 1 ? `mean of ${one.draws} draws` : "";
+
 // A table: columns are {key, name, cell, num, sort, wide}; the first column is the row's header.
-export function table({ caption, columns, rows, sort, onsort }) {
+export function table({ caption, columns, rows, sort, onsort, dense }) {
   const heads = columns.map((column) => h("th", {
     scope: "col",
     class: column.num ? "num" : "",
@@ -75,7 +78,7 @@ export function table({ caption, columns, rows, sort, onsort }) {
     },
     column.cell(row)))));
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    h("table", { class: "cards" },
+    h("table", { class: dense ? "cards dense" : "cards" },
       h("caption", { class: "sr" }, caption),
       h("thead", {}, h("tr", {}, heads)), h("tbody", {}, lines)));
 }

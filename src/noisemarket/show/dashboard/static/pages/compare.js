@@ -1,8 +1,8 @@
-// Runs and mechanisms side by side: accuracy over money, owners' surplus, privacy sold.
+// Runs and mechanisms side by side: accuracy over money, owners' surplus, noise sold.
 
 import { comparing, get, runPage } from "/static/api.js";
 import { Chart, bars } from "/static/charts.js";
-import { empty, h, money, number, perCent, short, table } from "/static/dom.js";
+import { drawn, empty, h, number, perCent, short, table } from "/static/dom.js";
 
 export async function show(room, { query }) {
   const all = (await get("runs")).filter((run) => ["run", "negotiate", "compare"].includes(run.kind));
@@ -14,7 +14,7 @@ export async function show(room, { query }) {
       h("input", { id: `c${i}`, type: "checkbox", checked: chosen.has(run.name), onchange: (event) => { if (event.target.checked) chosen.add(run.name); else chosen.delete(run.name); } }),
       h("label", { for: `c${i}` }, `${run.name} (${run.state})`))))),
     h("p", { style: "margin:.8rem 0 0" }, h("button", { type: "button", onclick: go }, "Compare these")));
-  room.replaceChildren(h("div", { class: "head" }, h("div", { class: "grow" }, h("h1", {}, "Compare"), h("p", { class: "lead" }, "Accuracy over money, owners' surplus and privacy sold, side by side.")),
+  room.replaceChildren(h("div", { class: "head" }, h("div", { class: "grow" }, h("h1", {}, "Compare"), h("p", { class: "lead" }, "Accuracy over money, owners' surplus and noise sold, side by side.")),
     h("a", { class: "button plain", href: "#/new?command=compare" }, "Compare all mechanisms")));
   if (!all.length) {
     room.append(empty("Nothing to compare yet", "Start a comparison of all mechanisms on one population, or some runs to choose from.",
@@ -23,14 +23,19 @@ export async function show(room, { query }) {
   }
   room.append(picker);
   if (!wanted.length) return null;
-  const { rows } = await get(comparing(wanted));
+  const { rows, differ } = await get(comparing(wanted));
   if (!rows.length) {
     room.append(empty("No results yet", "These runs have nothing to compare so far. Come back when they are complete."));
     return null;
   }
   const many = wanted.length > 1;
   const label = (row) => many ? `${row.run} · ${row.name}` : row.name;
-  const frontier = new Chart({ title: "Accuracy over money", why: "Up and to the left is better. Trained accuracy where a run trained; otherwise what the loss surface predicts.", x: "paid in all", y: "accuracy, %", height: 340 });
+  const currency = differ.includes("currency") ? "" : `, ${rows[0].currency}`;
+  if (differ.length) {
+    const list = differ.length > 1 ? `${differ.slice(0, -1).join(", ")} and ${differ.at(-1)}` : differ[0];
+    room.append(h("p", { class: "box warn", role: "note" }, `These runs differ in ${list}, not only in the mechanism: differences in accuracy and money may come from that.`));
+  }
+  const frontier = new Chart({ title: "Accuracy over money", why: "Up and to the left is better. Trained accuracy where a run trained; otherwise what the loss surface predicts.", x: `paid in all${currency}`, y: "accuracy, %", height: 340, money: true });
   room.append(h("section", { class: "box" }, frontier.node));
   const places = new Map();
   rows.forEach((row, i) => {
@@ -40,26 +45,27 @@ export async function show(room, { query }) {
     places.get(key).names.push(label(row));
   });
   frontier.update([...places.values()].map(({ names, row, i }) => ({
-    label: names.join(", "), text: names.length > 3 ? `${names.slice(0, 3).join(", ")} and ${names.length - 3} more` : names.join(", "),
-    colour: tint(i), line: false, dots: 13, x: [row.paid], y: [row.accuracy] })));
+    label: names.join(", "), show: false, text: names.length > 3 ? `${names.slice(0, 3).join(", ")} and ${names.length - 3} more` : names.join(", "),
+    colour: tint(i), line: false, dots: 13, x: [row.paid], y: [row.accuracy] })),
+    places.size === 1 ? [...places.values()].map(({ names, row }) => `${names.join(", ")}: ${row.measured ? "" : "≈ "}${perCent(row.accuracy)} for ${number(row.paid)} ${row.currency}. Choose another run to compare it with.`)[0] : undefined);
   const list = (key) => rows.map((row, i) => ({ label: label(row), value: row[key], colour: tint(i) }));
   room.append(h("div", { class: "cols" },
     h("section", { class: "box" }, bars("Owners' surplus: what owners gain over no trade", list("surplus"), (v) => number(v))),
-    h("section", { class: "box" }, bars("Privacy sold: noise given up, mean per owner", list("privacy_sold"), (v) => short(v)))));
+    h("section", { class: "box" }, bars("Saving: noise given up, mean per owner", list("privacy_sold"), (v) => short(v)))));
   room.append(h("section", { class: "box" }, h("h2", {}, "The figures"), table({
-    caption: "Runs side by side", rows, columns: [
-      { name: "Mechanism", header: true, wide: true, cell: (row) => row.name },
-      { name: "Run", cell: (row) => h("a", { href: runPage(row.run) }, row.run) },
-      { name: "Accuracy", num: true, cell: (row) => row.accuracy === null ? "–" : `${row.measured ? "" : "≈ "}${perCent(row.accuracy)}` },
+    caption: "Runs side by side", rows, dense: true, columns: [
+      { name: "Mechanism and run", header: true, wide: true, cell: (row) => [row.name, h("small", {}, h("a", { href: runPage(row.run) }, row.run))] },
+      ...differ.map((key) => ({ name: key[0].toUpperCase() + key.slice(1), num: typeof rows[0][key] === "number", cell: (row) => row[key] ?? "–" })),
+      { name: "Accuracy", num: true, cell: (row) => row.accuracy === null ? "–" : [`${row.measured ? "" : "≈ "}${perCent(row.accuracy)}`, h("small", {}, row.measured ? drawn(row) : "predicted")] },
       { name: "No trade", num: true, cell: (row) => perCent(row.no_trade_accuracy) },
-      { name: "Paid", num: true, cell: (row) => money(row.paid, row.currency) },
+      { name: `Paid${currency}`, num: true, cell: (row) => [number(row.paid), row.agreed && row.paid !== null && h("small", {}, "agreed")] },
       { name: "Sellers", num: true, cell: (row) => number(row.sellers, 0) },
       { name: "Value, predicted", num: true, cell: (row) => number(row.predicted_value) },
       { name: "Value, trained", num: true, cell: (row) => number(row.trained_value) },
       { name: "Surplus", num: true, cell: (row) => number(row.surplus) },
-      { name: "Privacy sold", num: true, cell: (row) => short(row.privacy_sold) },
+      { name: "Mean saving", num: true, cell: (row) => short(row.privacy_sold) },
       { name: "Epsilon, most", num: true, cell: (row) => row.epsilon ? (row.epsilon.max === null ? "no bound" : short(row.epsilon.max)) : "–" },
-    ] }), h("p", { class: "note" }, "≈ predicted by the loss surface, not trained. Value: the curator's gain over no trade, as the loss surface predicts it and by trained accuracy less payments.")));
+    ].filter((column) => rows.some((row) => column.cell(row) !== "–")) }), h("p", { class: "note" }, "≈ predicted by the loss surface, not trained. Value: the curator's gain over no trade, as the loss surface predicts it and by trained accuracy less payments.")));
   return () => frontier.destroy();
 }
 

@@ -6,7 +6,7 @@ import { empty, h, number, perCent, say, short, table as grid, tag } from "/stat
 const PAGE = innerWidth < 640 ? 12 : 50;
 
 export function contracts(room, run, about) {
-  const view = { sort: about.kind === "run" ? "payment" : "owner", down: about.kind === "run", search: "", state: "", sold: false, offset: 0 };
+  const view = { sort: "saving", down: true, search: "", state: "", sold: false, offset: 0 };
   const search = h("input", { id: "owner-search", type: "search", oninput: () => change({ search: search.value }) });
   const state = h("select", { id: "contract-state", onchange: () => change({ state: state.value }) }, h("option", { value: "" }, "all"));
   const sold = h("input", { id: "sold", type: "checkbox", onchange: () => change({ sold: sold.checked }) });
@@ -18,7 +18,7 @@ export function contracts(room, run, about) {
     h("div", { class: "tools", role: "search" },
       h("div", {}, h("label", { for: "owner-search" }, "Find an owner"), search),
       h("div", {}, h("label", { for: "contract-state" }, "State"), state),
-      h("div", { class: "check" }, sold, h("label", { for: "sold" }, "only those that sold noise")),
+      h("div", { class: "check" }, sold, h("label", { for: "sold" }, about.kind === "run" ? "only sellers" : "only those that would sell")),
       h("div", { class: "end" }, download)), list, pager);
 
   function change(next) {
@@ -42,7 +42,7 @@ export function contracts(room, run, about) {
     download.href = `/api/${runPath(run)}/contracts.csv?${query({})}`;
     state.replaceChildren(...["", ...found.states].map((one) => h("option", { value: one, selected: one === view.state }, one || "all")));
     if (!found.total) {
-      list.replaceChildren(empty("No contracts yet", "They appear here as soon as owners and curator have signed them."));
+      list.replaceChildren(empty("No contracts yet", about.kind === "run" ? "They appear here as soon as owners and curator have signed them." : "They appear here as soon as owners and curator agree."));
       pager.replaceChildren();
       return;
     }

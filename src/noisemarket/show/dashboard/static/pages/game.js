@@ -50,7 +50,7 @@ export function game(room, run, currency) {
       ["Owners that stay", "Who says no once is out.", "owners"]].map(([title, why, y]) => ({ chart: new Chart({ title, why, x: "question", y, whole: true }) }));
     room.replaceChildren(...charts.map(({ chart }) => h("section", { class: "box" }, chart.node)));
     charts[0].chart.update([{ label: "price", colour: "--clock", steps: true, x, y: price }]);
-    charts[1].chart.update([{ label: "owners left", colour: "--market", steps: true, x, y: staying }]);
+    charts[1].chart.update([{ label: "owners that stay", colour: "--market", steps: true, x, y: staying }]);
   }
 
   return { live, finish, destroy: () => charts?.forEach(({ chart }) => chart.destroy()) };

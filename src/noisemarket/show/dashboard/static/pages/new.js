@@ -1,89 +1,114 @@
-// The form that starts a run: every setting explained, with the preset's value filled in.
+// The form that starts a run: data and owners, mechanism, budget, seed; all else under "More settings".
 
 import { get, post, runPage } from "/static/api.js";
 import { h, problemBox, say } from "/static/dom.js";
 
+const SLOW = 4000; // milliseconds after which a start is explained
+
 export async function show(room, { query }) {
-  const presets = ["market", "paper", "fars"], asked = query.get("preset");
+  const presets = ["market", "fars", "paper"], asked = query.get("preset");
   const preset = presets.includes(asked) ? asked : "market";
   const form = await get(`form?preset=${preset}`);
+  const [first, ...groups] = form.groups;
   const inputs = new Map();
-  const trouble = h("div", {});
-  const command = query.get("command") === "compare" ? "compare" : "run";
+  const trouble = h("div", {}), waiting = h("p", { class: "note", role: "status" });
 
-  function field(one) {
-    const id = `f-${one.key}`;
-    const given = query.get(one.key) ?? String(one.value);
-    const input = one.kind === "choice"
-      ? h("select", { id, "aria-describedby": `${id}-help` }, one.choices.map((choice) =>
-        h("option", { value: choice.value, selected: choice.value === given }, choice.name)))
-      : h("input", { id, value: given, "aria-describedby": `${id}-help`, autocomplete: "off", inputMode: one.kind === "text" ? "text" : "decimal", maxLength: 60 });
-    inputs.set(one.key, { input, one });
-    const limits = [one.min !== null && one.min !== undefined && `at least ${one.min}`, one.max !== null && one.max !== undefined && one.max < 1e6 && `at most ${one.max}`].filter(Boolean).join(", ");
-    const help = h("p", { id: `${id}-help` });
-    const explain = () => {
-      const chosen = one.kind === "choice" && one.choices.find((choice) => choice.value === input.value)?.help;
-      const words = one.symbol ? one.help.replace(`${one.symbol}: `, "") : one.help;
-      help.textContent = `${words}${chosen ? `; this one ${chosen}` : ""}${limits ? ` (${limits})` : ""}`;
-    };
-    explain();
-    input.addEventListener("change", explain);
-    return h("div", { class: "field" },
-      h("label", { for: id }, one.name, one.symbol && h("span", { class: "symbol" }, ` ${one.symbol}`)), input, help);
+  // A field with its label, what it means, and room for what is wrong with it.
+  function field(key, label, input, help) {
+    input.id = `f-${key}`;
+    input.setAttribute("aria-describedby", `${input.id}-wrong ${input.id}-help`);
+    const wrong = h("p", { id: `${input.id}-wrong`, class: "wrong", hidden: true });
+    inputs.set(key, { input, wrong });
+    return h("div", { class: "field" }, h("label", { for: input.id }, label), input, wrong, h("p", { id: `${input.id}-help` }, help));
   }
 
-  const name = h("input", { id: "run-name", maxLength: 100, autocomplete: "off", placeholder: "by time, if left empty", "aria-describedby": "run-name-help" });
-  const draws = h("select", { id: "draws", "aria-describedby": "draws-help" },
-    [["0", "nothing"], ["1", "one draw of noise"], ["3", "three draws of noise"]].map(([value, words]) => h("option", { value, selected: value === (query.get("draws") ?? "1") }, words)));
-  const kind = h("select", { id: "command", "aria-describedby": "command-help" },
-    h("option", { value: "run", selected: command === "run" }, "run one market"),
-    h("option", { value: "compare", selected: command === "compare" }, "compare all mechanisms"));
+  // A setting of the scenario; "none" is an empty field.
+  function setting(one) {
+    const given = String(query.get(one.key) ?? one.value);
+    const help = h("span", {});
+    const input = one.kind === "choice"
+      ? h("select", { onchange: () => explain() }, one.choices.map((choice) => h("option", { value: choice.value, selected: choice.value === given }, choice.name)))
+      : h("input", { value: given === "none" ? "" : given, placeholder: one.value === "none" ? "none" : "", autocomplete: "off", inputMode: one.kind === "text" ? "text" : "decimal", maxLength: 60 });
+    const explain = () => {
+      const chosen = one.choices.find((choice) => choice.value === input.value)?.help;
+      const words = one.symbol ? one.help.replace(`${one.symbol}: `, "") : one.help;
+      help.textContent = `${words}${chosen ? `; this one ${chosen}` : ""}`;
+    };
+    explain();
+    const node = field(one.key, [one.name, one.symbol && h("span", { class: "symbol" }, ` ${one.symbol}`)], input, help);
+    inputs.get(one.key).one = one;
+    return node;
+  }
+
+  const choice = (pairs, chosen, more) => h("select", more ?? {}, pairs.map(([value, words]) => h("option", { value, selected: value === chosen }, words)));
+  const data = choice(presets.map((one) => [one, form.data[one]]), preset, { onchange: () => { location.hash = `#/new?preset=${data.value}`; } });
+  const name = h("input", { maxLength: 100, autocomplete: "off", placeholder: "by time" });
+  const kind = choice([["run", "run one market"], ["compare", "compare all mechanisms"]], query.get("command") ?? "run");
+  const draws = choice([["0", "nothing"], ["1", "one draw of the noise"], ["3", "three draws of the noise"]], query.get("draws") ?? "1");
   const button = h("button", { type: "submit" }, "Start");
+  const more = h("details", { class: "more", open: query.has("command") }, h("summary", {}, "More settings"),
+    h("fieldset", {}, h("legend", {}, "This run"), h("div", { class: "fields" },
+      field("name", "Name", name, "name of the run's folder"),
+      field("command", "What to do", kind, "a market is negotiated, signed, trained and settled; a comparison only negotiates"),
+      field("draws", "Compare with", draws, "no trade, no noise and other mechanisms, trained as well: each under this many draws of the noise"))),
+    groups.map((group) => h("fieldset", {}, h("legend", {}, group.title), h("div", { class: "fields" }, group.fields.map(setting)))));
 
   room.replaceChildren(
     h("div", { class: "head" }, h("div", { class: "grow" }, h("h1", {}, "New run"),
-      h("p", { class: "lead" }, "The values are those of the preset. The run goes on when this page is closed.")),
-      h("div", {}, h("label", { class: "sr", for: "preset" }, "Preset"), h("select", { id: "preset", onchange: (event) => { location.hash = `#/new?preset=${event.target.value}`; } },
-        presets.map((one) => h("option", { value: one, selected: preset === one }, `preset: ${one}`))))),
+      h("p", { class: "lead" }, "Four choices are enough. The run goes on when this page is closed."))),
     trouble,
     h("form", { class: "box", novalidate: true, onsubmit: submit },
-      h("fieldset", {}, h("legend", {}, "This run"), h("div", { class: "fields" },
-        h("div", { class: "field" }, h("label", { for: "run-name" }, "Name"), name, h("p", { id: "run-name-help" }, "name of the run's folder")),
-        h("div", { class: "field" }, h("label", { for: "command" }, "What to do"), kind, h("p", { id: "command-help" }, "a market is negotiated, signed, trained and settled; a comparison only negotiates")),
-        h("div", { class: "field" }, h("label", { for: "draws" }, "Compare with"), draws, h("p", { id: "draws-help" }, "no trade, no noise and other mechanisms are trained as well, each under this many draws of the noise")))),
-      form.groups.map((group) => h("fieldset", {}, h("legend", {}, group.title), h("div", { class: "fields" }, group.fields.map(field)))),
-      button));
+      h("div", { class: "fields first" }, field("preset", "Data", data, form.named_owners ? "the owners are those of the data, each with its own records" : "the records are dealt out to the owners"),
+        first.fields.filter((one) => !(form.named_owners && one.key === "population.owners")).map(setting)),
+      more, h("div", { class: "tools", style: "margin:0" }, button, waiting)));
 
   function values() {
     const settings = {};
     for (const [key, { input, one }] of inputs) {
-      const text = input.value.trim();
+      if (!one) continue;
+      const text = input.value.trim() || (one.value === "none" ? "none" : "");
       if (text === String(one.value)) continue;
       settings[key] = one.kind !== "choice" && text !== "" && Number.isFinite(Number(text)) ? Number(text) : text;
     }
     return settings;
   }
 
+  // Each problem stands under its field; what belongs to none, above the form.
+  function refuse(problem) {
+    const fields = Object.entries(problem.fields ?? {}).filter(([key]) => inputs.has(key));
+    for (const [key, words] of fields) {
+      const { input, wrong } = inputs.get(key);
+      input.setAttribute("aria-invalid", "true");
+      wrong.textContent = words;
+      wrong.hidden = false;
+      if (more.contains(input)) more.open = true;
+    }
+    if (fields.length) {
+      say(fields.length === 1 ? "One setting cannot be used." : `${fields.length} settings cannot be used.`);
+      room.querySelector("[aria-invalid]").focus();
+    } else {
+      trouble.replaceChildren(problemBox(problem));
+      trouble.scrollIntoView({ block: "center" });
+    }
+  }
+
   async function submit(event) {
     event.preventDefault();
-    for (const { input } of inputs.values()) input.removeAttribute("aria-invalid");
-    name.removeAttribute("aria-invalid");
+    for (const { input, wrong } of inputs.values()) { input.removeAttribute("aria-invalid"); wrong.hidden = true; }
     trouble.replaceChildren();
     button.disabled = true;
     button.textContent = "Starting …";
     say("Starting the run.");
+    const slow = setTimeout(() => { waiting.textContent = "Settings are checked. A job of a new shape measures its loss surface first, in about a minute."; }, SLOW);
     try {
       const started = await post("runs", { command: kind.value, name: name.value, preset, settings: values(), draws: Number(draws.value) });
       location.hash = runPage(started.name);
     } catch (problem) {
-      trouble.replaceChildren(problemBox(problem));
-      const wrong = [...inputs].find(([key]) => problem.message.startsWith(key) || problem.message.includes(`settings.${key}`));
-      const target = wrong ? wrong[1].input : problem.message.startsWith("name") ? name : null;
-      target?.setAttribute("aria-invalid", "true");
-      (target ?? trouble).scrollIntoView({ block: "center" });
-      target?.focus();
+      refuse(problem);
       button.disabled = false;
       button.textContent = "Start";
     }
+    clearTimeout(slow);
+    waiting.textContent = "";
   }
 }

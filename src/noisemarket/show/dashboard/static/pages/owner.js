@@ -1,32 +1,32 @@
-// One owner, for that owner: what did I sell, for what, is it recorded.
+// One owner, for that owner and to print: what did I sell, for what, the contract, the wallet, is it recorded.
 
 import { get, runPage, runPath } from "/static/api.js";
 import { Chart, heatMap } from "/static/charts.js";
-import { facts, h, money, short, tag, when } from "/static/dom.js";
+import { facts, h, money, short, table, tag, when } from "/static/dom.js";
 
 export async function show(room, { parts }) {
   const [run, owner] = parts;
   const found = await get(`${runPath(run)}/owner?name=${encodeURIComponent(owner)}`);
   const { row, contract } = found;
-  const recorded = h("dd", {}, contract ? "Checking the ledger …" : "No: this was a negotiation alone. Nothing was signed, and nothing is owed.");
+  const recorded = h("dd", {}, contract ? "Checking the ledger …" : found.unrecorded ?? "Not yet.");
 
   room.replaceChildren(
     h("nav", { class: "crumbs", "aria-label": "Where you are" }, h("a", { href: "#/runs" }, "Runs"), " / ",
       h("a", { href: runPage(run) }, run), " / owner ", owner),
-    h("div", { class: "head" }, h("h1", { class: "grow" }, `Owner ${owner}`), row.state && tag(row.state)),
-    h("section", { class: "box" }, facts(["Noise given up", short(row.saving), `adds sigma ${short(row.sigma)}`], ["Agreed payment", money(row.payment, found.currency)],
+    h("div", { class: "head" }, h("h1", { class: "grow" }, `Owner ${owner}`), row.state && tag(row.state),
+      h("button", { type: "button", class: "plain", onclick: () => print() }, "Print")),
+    h("section", { class: "box" }, facts(["Saving: noise given up", short(row.saving), `adds sigma ${short(row.sigma)}`], ["Agreed payment", money(row.payment, found.currency)],
       row.paid !== null && ["Paid", money(row.paid, found.currency)], contract && ["Epsilon", contract.epsilon_agreed === null ? "no bound" : short(contract.epsilon_agreed), `at delta ${contract.delta}`])),
     h("section", { class: "box", "aria-labelledby": "words" }, h("h2", { id: "words" }, "In plain words"),
       h("dl", { class: "words" }, (found.words ?? []).map((one) => [h("dt", {}, one.question), h("dd", {}, one.answer)]),
         h("dt", {}, "Is it recorded?"), recorded)));
 
-  if (found.account) room.append(wallet(found.account, found.currency));
   const more = h("div", { class: "cols" });
-  if (found.trace?.round.length || found.statement) room.append(more);
+  if (contract) room.append(more, wallet(found.account, found.currency), agreement(found.terms));
   let chart = null;
   if (found.trace?.round.length) {
     chart = new Chart({ title: "Privacy that was spent", why: "Epsilon of all updates up to each round, at the contract's delta.", x: "round", y: "epsilon so far", whole: true });
-    more.append(h("section", { class: "box" }, chart.node));
+    more.append(h("section", { class: "box unprinted" }, chart.node));
     const known = found.trace.epsilon.map((one) => one ?? NaN);
     chart.update([{ label: "spent", colour: "--market", x: found.trace.round, y: known, dots: 5 },
       contract.epsilon_agreed !== null && { label: "agreed", colour: "--exact", dash: true, x: [found.trace.round[0], contract.rounds], y: [contract.epsilon_agreed, contract.epsilon_agreed] }]);
@@ -35,17 +35,17 @@ export async function show(room, { parts }) {
     more.append(h("section", { class: "box" }, h("h2", {}, "Privacy statement"), h("ul", { class: "lines" }, found.statement.map((line) => h("li", {}, line)))));
   }
   if (found.policy) {
-    const maps = h("div", { class: "cols" });
+    const maps = h("div", { class: "cols unprinted" });
     room.append(maps);
     maps.append(h("section", { class: "box" }, heatMap({ title: "How this owner plays", table: found.policy.owner })),
       h("section", { class: "box" }, heatMap({ title: "How the curator plays with it", table: found.policy.curator })));
   }
   if (found.entries.length) {
-    room.append(h("section", { class: "box" }, h("h2", {}, "Entries on the ledger"),
-      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Entries on the ledger" }, h("table", {},
-        h("thead", {}, h("tr", {}, ["Entry", "What", "Round", "Recorded", "Hash"].map((name, i) => h("th", { scope: "col", class: i === 0 || i === 2 ? "num" : "" }, name)))),
-        h("tbody", {}, found.entries.map((one) => h("tr", {}, h("th", { scope: "row", class: "num" }, one.entry), h("td", {}, one.kind),
-          h("td", { class: "num" }, one.round ?? ""), h("td", {}, when(one.recorded_at)), h("td", { class: "hash", title: one.hash }, one.hash.slice(0, 16), "…"))))))));
+    room.append(h("section", { class: "box" }, h("h2", {}, "Entries on the ledger"), table({ caption: "Entries on the ledger", rows: found.entries, dense: true, columns: [
+      { name: "Entry", header: true, cell: (one) => `${one.entry}: ${one.kind}` },
+      { name: "Round", num: true, cell: (one) => one.round ?? "" },
+      { name: "Recorded", cell: (one) => when(one.recorded_at) },
+      { name: "Hash", wide: true, cell: (one) => h("span", { class: "hash" }, one.hash) }] })));
   }
   if (contract) {
     get(`${runPath(run)}/ledger`).then((ledger) => {
@@ -58,14 +58,22 @@ export async function show(room, { parts }) {
   return () => chart?.destroy();
 }
 
+// The contract's terms and how it ended, as `noisemarket ledger show` prints them.
+function agreement(terms) {
+  return h("section", { class: "box", "aria-labelledby": "contract" }, h("h2", { id: "contract" }, "Contract"),
+    h("div", { class: "cols" }, Object.entries(terms).map(([title, pairs]) => h("div", {}, h("h3", {}, title),
+      h("dl", { class: "terms" }, Object.entries(pairs).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]))))));
+}
+
 // What the owner's records have cost over all jobs, as it was when this run ended.
 function wallet(account, currency) {
   const known = (value, none) => (value === null ? none : short(value));
+  const box = (...parts) => h("section", { class: "box", "aria-labelledby": "wallet" }, h("h2", { id: "wallet" }, "Wallet: all jobs so far"), ...parts);
+  if (!account?.accounts.length) return box(h("p", {}, "This run kept no wallet: its owners lived for one job only. With --owners-folder they stay, and so do their wallets."));
   const last = account.accounts.at(-1);
-  return h("section", { class: "box", "aria-labelledby": "wallet" }, h("h2", { id: "wallet" }, "All jobs so far"),
-    facts(["Jobs", String(account.accounts.reduce((sum, one) => sum + one.jobs, 0))], ["Rho", known(account.rho, "no bound")],
-      ["Epsilon", known(account.epsilon, "no bound"), `at delta ${account.delta}`], ["Reserved", known(last.reserved, "no bound")],
-      ["Left", known(last.left, "no limit")], ["Paid in all", money(account.paid_micro / 1e6, currency)]),
-    account.accounts.length > 1 && h("p", {}, "The records have changed: each set has an account of its own. Rho is that of a record in all of them."),
-    last.could_sell.length > 0 && h("p", {}, "What is left covers ", last.could_sell.map((one) => `${one.rounds} rounds at sigma ${one.sigma}`).join(", "), "."));
+  return box(facts(["Jobs", String(account.accounts.reduce((sum, one) => sum + one.jobs, 0))], ["Rho", known(account.rho, "no bound")],
+    ["Epsilon", known(account.epsilon, "no bound"), `at delta ${account.delta}`], ["Reserved", known(last.reserved, "no bound")],
+    ["Left", known(last.left, "no limit")], ["Paid in all", money(account.paid_micro / 1e6, currency)]),
+  account.accounts.length > 1 && h("p", {}, "The records have changed: each set has an account of its own. Rho is that of a record in all of them."),
+  last.could_sell.length > 0 && h("p", {}, "What is left covers ", last.could_sell.map((one) => `${one.rounds} rounds at sigma ${one.sigma}`).join(", "), "."));
 }

@@ -2,29 +2,32 @@
 
 import { comparing, follow, get, post, runPath } from "/static/api.js";
 import { Chart } from "/static/charts.js";
-import { duration, empty, facts, h, number, perCent, problemBox, say, tag, when } from "/static/dom.js";
+import { drawn, duration, empty, facts, h, number, perCent, problemBox, say, tag, when } from "/static/dom.js";
 import { contracts } from "/static/pages/contracts.js";
 import { game } from "/static/pages/game.js";
+import { study } from "/static/pages/study.js";
 
-const STEPS = { negotiating: "Negotiating", signing: "Signing contracts", training: "Training under contract", settled: "Verified and settled", comparing: "Training what the market is compared with" };
-const UNITS = { negotiating: "owners", signing: "contracts", training: "rounds", settled: "rounds", comparing: "rounds" };
+const STEPS = { starting: "Starting workers", negotiating: "Negotiating", signing: "Signing contracts", training: "Training under contract", settled: "Verified and settled", comparing: "Training what the market is compared with" };
+const UNITS = { negotiating: "owners", signing: "contracts" };
 const COLOURS = { market: "--market", uniform_dp: "--none", no_dp: "--full", dypp: "--exact", best_portfolio: "--best", clock: "--clock" };
+const WHY = "Test accuracy of the model that is trained under the contracts, beside the same job with no trade, with no noise, and by other mechanisms.";
 const OFTEN = 2000; // milliseconds between two looks at contracts that change all the time
 
 export async function show(room, { parts }) {
   const run = parts[0] ?? "";
   const about = await get(runPath(run));
   if (about.kind === "compare") { location.replace(`#/${comparing([run])}`); return null; }
-  const market = about.kind === "run";
+  const market = about.kind === "run", many = ["season", "reproduction"].includes(about.kind);
   const mechanisms = Object.fromEntries((await get("about")).mechanisms.map((one) => [one.mechanism, one]));
   const badge = h("span", {}, tag(about.state)), buttons = h("div", {}), trouble = h("div", {});
 
   room.replaceChildren(
     h("nav", { class: "crumbs", "aria-label": "Where you are" }, h("a", { href: "#/runs" }, "Runs"), " / ", run),
     h("div", { class: "head" }, h("div", { class: "grow" }, h("h1", {}, run),
-      h("p", { class: "lead" }, [mechanisms[about.mechanism]?.name ?? about.mechanism, about.preset && `preset ${about.preset}`, about.owners && `${number(about.owners, 0)} owners`, about.seed !== null && `seed ${about.seed}`, `started ${when(about.started)}`].filter(Boolean).join(" · "))),
+      h("p", { class: "lead" }, [mechanisms[about.mechanism]?.name ?? about.mechanism, about.preset && `data ${about.data}`, about.owners && `${number(about.owners, 0)} owners`, typeof about.seed === "number" && `seed ${about.seed}`, `started ${when(about.started)}`].filter(Boolean).join(" · "))),
       badge, buttons),
     trouble);
+  if (many) return several();
   if (!market && about.kind !== "negotiate") {
     room.append(empty("Nothing to show here", `This folder was written by another command (${about.kind}). Its figures are in the folder itself.`));
     return null;
@@ -38,7 +41,7 @@ export async function show(room, { parts }) {
   const bar = h("div", { class: "bar", role: "progressbar", "aria-label": "Progress of this step", "aria-valuemin": "0", "aria-valuemax": "100" }, h("i", {}));
   const step = h("h2", {}), left = h("p", { class: "note" }), notes = h("div", {});
   live.append(step, bar, left, notes);
-  const accuracy = market ? new Chart({ title: "Accuracy over the rounds", why: "Test accuracy of the model that is trained under the contracts, beside the same job without a trade, without noise, and by other mechanisms.", x: "round", y: "test accuracy, %", height: 300, whole: true }) : null;
+  const accuracy = market ? new Chart({ title: "Accuracy over the rounds", why: WHY, x: "round", y: "test accuracy, %", height: 300, whole: true }) : null;
   room.append(live, figures, ...(accuracy ? [h("section", { class: "box" }, accuracy.node)] : []), curves, table, ledger);
   const list = contracts(table, run, about), play = game(curves, run, about.currency);
   let previous = null, played = "", contractsAt = "", later = 0, looked = 0;
@@ -65,29 +68,32 @@ export async function show(room, { parts }) {
     const { done, total, seconds_left: seconds } = state.progress;
     const share = total ? Math.min(100, Math.round((100 * done) / total)) : 0;
     live.hidden = state.state === "complete" && !state.notes.length;
-    step.textContent = running ? STEPS[state.step] : state.state === "complete" ? "Complete" : "Stopped";
+    step.textContent = running ? (state.step === "negotiating" && !total ? "Preparing data and owners" : STEPS[state.step]) : state.state === "complete" ? "Complete" : "Stopped";
     bar.hidden = state.state === "complete";
     bar.classList.toggle("unknown", running && !total);
     bar.firstElementChild.style.width = running && !total ? "" : `${share}%`;
     if (total) bar.setAttribute("aria-valuenow", String(share)); else bar.removeAttribute("aria-valuenow");
-    const count = total ? `${number(done, 0)} of ${number(total, 0)} ${UNITS[state.step]}` : "";
+    const count = total ? `${number(done, 0)} of ${number(total, 0)} ${UNITS[state.step] ?? "rounds"}` : "";
     const rest = running && seconds !== null ? `about ${duration(seconds)} left in this step` : running && total ? "estimating the time left" : "";
     const after = running && market && state.compares && state.step !== "comparing" ? "the comparison is trained after that" : "";
-    left.textContent = state.problem && !running ? `${state.problem} What was finished is kept${market ? ": resume it to go on" : ""}.` : [count, rest, after].filter(Boolean).join(" · ");
+    left.textContent = state.problem && !running ? `${state.problem.replace(/^\w+: |; continue with --resume .*|\.$/g, "")}. What was finished is kept${market ? ": resume it to go on" : ""}.` : [count, rest, after].filter(Boolean).join(" · ");
     notes.replaceChildren(state.notes.length ? h("details", { open: state.notes.length < 4 }, h("summary", {}, state.notes.length === 1 ? "One remark" : `${state.notes.length} remarks`),
       h("ul", { class: "lines" }, state.notes.map((note) => h("li", {}, note)))) : "");
   }
 
   function results(state) {
     accuracy.update(state.accuracy.map((one) => ({
-      label: one.label, colour: COLOURS[one.name] ?? mechanisms[one.name]?.colour ?? "--dim", x: one.round, y: one.mean, low: one.low, high: one.high, draws: one.draws,
+      label: one.name === "market" ? mechanisms[about.mechanism]?.name ?? about.mechanism : one.label, colour: COLOURS[one.name] ?? mechanisms[one.name]?.colour ?? "--dim", x: one.round, y: one.mean, low: one.low, high: one.high, draws: one.draws,
       dash: one.name !== "market" && one.name !== "uniform_dp" && one.name !== "no_dp",
-    })));
+    })), state.accuracy.length ? undefined : "No round is finished yet.");
+    const draws = Math.max(0, ...state.accuracy.map((one) => one.draws));
+    accuracy.explain(`${WHY} ${draws > 1 ? `Means of up to ${draws} draws of the noise, with the lowest and the highest.` : draws ? "Each curve is a single draw of the noise." : ""}`);
     const named = Object.fromEntries(state.accuracy.map((one) => [one.name, one.mean[one.mean.length - 1]]));
+    const own = state.accuracy.find((one) => one.name === "market");
     figures.replaceChildren(facts(
-      ["Accuracy", perCent(named.market ?? null), named.uniform_dp !== undefined && `${perCent(named.uniform_dp)} without a trade`],
+      ["Accuracy", perCent(named.market ?? null), [own && drawn(own), named.uniform_dp !== undefined && `no trade: ${perCent(named.uniform_dp)}`].filter(Boolean).join("; ")],
       ["Round", state.rounds ? `${state.round} of ${state.rounds}` : "–"],
-      ["Contracts signed", number(state.signed, 0), state.agreed !== null && `${state.agreed} of them trade noise`],
+      ["Contracts signed", number(state.signed, 0), state.agreed !== null && `${state.agreed} of them sell noise`],
       [`Paid, ${about.currency}`, number(state.paid), state.contracts_paid ? `${number(state.contracts_paid, 0)} contracts kept` : "when the job is settled"],
       ["Broken", number(state.contracts_broken, 0), state.left_out ? `${state.left_out} owners left out` : ""]));
   }
@@ -96,7 +102,7 @@ export async function show(room, { parts }) {
   async function result() {
     let one = about;
     try { one = await get(runPath(run)); } catch { /* what was known stays */ }
-    figures.replaceChildren(facts(["Accuracy, by the surface", one.quality === null ? "–" : `≈ ${perCent(one.quality)}`], [`Paid, ${about.currency}`, number(one.paid)], ["Owners", number(one.owners, 0)]));
+    figures.replaceChildren(facts(["Accuracy, by the surface", one.quality === null ? "–" : `≈ ${perCent(one.quality)}`], [`Agreed, ${about.currency}`, number(one.paid), "nothing is paid: a negotiation alone"], ["Owners", number(one.owners, 0)]));
   }
 
   function negotiation(state, running) {
@@ -107,7 +113,7 @@ export async function show(room, { parts }) {
   }
 
   function act(state) {
-    const wanted = state === "running" ? "Stop" : state === "incomplete" && market ? "Resume" : "";
+    const wanted = state === "running" ? "Stop" : state === "incomplete" && (market || about.kind === "season") ? "Resume" : "";
     if (buttons.dataset.wanted === wanted) return;
     buttons.dataset.wanted = wanted;
     buttons.hidden = !wanted;
@@ -126,6 +132,19 @@ export async function show(room, { parts }) {
       }
     } }, wanted);
     buttons.replaceChildren(button);
+  }
+
+  // A season or a reproduction, which has no contracts of its own.
+  function several() {
+    const body = h("div", {}), parts = study(body, run, about);
+    room.append(body);
+    const refresh = () => parts.refresh().catch((problem) => body.replaceChildren(problemBox(problem)));
+    const timer = setInterval(() => { if (badge.textContent === "running" && !document.hidden) refresh(); }, OFTEN);
+    const quit = follow(run, {
+      state: (state) => { trouble.querySelector(".lost")?.remove(); badge.replaceChildren(tag(state.state)); act(state.state); refresh(); },
+      trouble: silent, lost: silent,
+    });
+    return () => { quit(); clearInterval(timer); parts.destroy(); };
   }
 
   async function checkLedger() {

@@ -1,11 +1,13 @@
 // All runs: filter, sort, choose some to compare.
 
 import { comparing, get, runPage } from "/static/api.js";
-import { empty, h, money, number, perCent, problemBox, say, table, tag, when } from "/static/dom.js";
+import { drawn, empty, h, money, number, perCent, problemBox, say, table, tag, when } from "/static/dom.js";
 
-const KINDS = { run: "whole market", negotiate: "negotiation", compare: "comparison", train: "training", calibrate: "calibration", other: "other" };
+const KINDS = { run: "whole market", negotiate: "negotiation", compare: "comparison", season: "season", reproduction: "reproduction", train: "training", calibrate: "calibration", other: "other" };
 const link = (run) => h("a", { href: runPage(run.name), "data-focus": `#${run.name}` }, run.name);
 const what = (run) => run.kind === "compare" ? `${run.mechanisms.length || ""} mechanisms` : run.mechanism ?? "–";
+const accuracy = (run) => run.accuracy !== null ? [perCent(run.accuracy), h("small", {}, drawn(run))]
+  : run.quality !== null && run.quality !== undefined ? [`≈ ${perCent(run.quality)}`, h("small", {}, "predicted")] : "–";
 
 export async function show(room) {
   let runs = await get("runs");
@@ -15,7 +17,7 @@ export async function show(room) {
   const view = { text: "", state: "", mechanism: "", key: "started", down: true };
   let shown = "";
 
-  const search = h("input", { id: "search", type: "search", placeholder: "name or preset", oninput: () => { view.text = search.value.toLowerCase(); draw(); } });
+  const search = h("input", { id: "search", type: "search", placeholder: "name or data", oninput: () => { view.text = search.value.toLowerCase(); draw(); } });
   const state = h("select", { id: "state", onchange: () => { view.state = state.value; draw(); } },
     h("option", { value: "" }, "all"), ["running", "complete", "incomplete"].map((one) => h("option", { value: one }, one)));
   const mechanism = h("select", { id: "mechanism", onchange: () => { view.mechanism = mechanism.value; draw(); } });
@@ -31,7 +33,7 @@ export async function show(room) {
 
   room.replaceChildren(
     h("div", { class: "head" }, h("div", { class: "grow" }, h("h1", {}, "Runs"),
-      h("p", { class: "lead" }, "Markets and negotiations in the folder ", h("code", {}, about.folder), ", those that others started included.")),
+      h("p", { class: "lead" }, "Markets, negotiations and studies in the folder ", h("code", {}, about.folder), ", those that others started included.")),
       h("a", { class: "button", href: "#/new" }, "New run")),
     list);
 
@@ -48,7 +50,7 @@ export async function show(room) {
     }
     const some = runs.filter((run) => (!view.state || run.state === view.state)
       && (!view.mechanism || run.mechanism === view.mechanism)
-      && `${run.name} ${run.preset} ${run.mechanism} ${KINDS[run.kind]}`.toLowerCase().includes(view.text));
+      && `${run.name} ${run.preset} ${run.data} ${run.mechanism} ${KINDS[run.kind]}`.toLowerCase().includes(view.text));
     const value = (run) => view.key === "accuracy" ? run.accuracy ?? run.quality : run[view.key];
     some.sort((a, b) => {
       const [x, y] = [value(a), value(b)];
@@ -65,11 +67,10 @@ export async function show(room) {
       { key: "state", name: "State", sort: true, cell: (run) => tag(run.state) },
       { key: "kind", name: "What", sort: true, cell: (run) => KINDS[run.kind] ?? run.kind },
       { key: "mechanism", name: "Mechanism", sort: true, cell: (run) => names[run.mechanism] ?? what(run) },
-      { key: "preset", name: "Preset", sort: true, cell: (run) => run.preset ?? "–" },
+      { key: "data", name: "Data", sort: true, cell: (run) => run.preset ? run.data : "–" },
       { key: "owners", name: "Owners", num: true, sort: true, cell: (run) => number(run.owners, 0) },
-      { key: "accuracy", name: "Accuracy", num: true, sort: true, cell: (run) => run.accuracy !== null ? perCent(run.accuracy)
-        : run.quality !== null && run.quality !== undefined ? h("span", { title: "by the loss surface, not trained" }, `≈ ${perCent(run.quality)}`) : "–" },
-      { key: "paid", name: "Paid", num: true, sort: true, cell: (run) => money(run.paid, run.currency) },
+      { key: "accuracy", name: "Accuracy", num: true, sort: true, cell: accuracy },
+      { key: "paid", name: "Paid", num: true, sort: true, cell: (run) => [money(run.paid, run.currency), run.kind === "negotiate" && run.paid !== null && h("small", {}, "agreed")] },
       { key: "started", name: "Started", sort: true, cell: (run) => when(run.started) },
     ];
     const { sort: focused, focus } = document.activeElement?.dataset ?? {};

@@ -7,7 +7,7 @@ import { h, loading, money, number, perCent, problemBox, say, short } from "/sta
 export async function show(room) {
   const { sliders } = await get("whatif/sliders?preset=market");
   const inputs = new Map();
-  const trouble = h("div", {}), out = h("div", {}, loading("Asking the mechanisms …"));
+  const trouble = h("div", {}), result = h("section", { class: "box", hidden: true }), out = h("div", {}, loading("Asking the mechanisms …"));
   let asking = null, waiting = false, timer = 0, drawn = null;
 
   function slider(one) {
@@ -25,15 +25,16 @@ export async function show(room) {
 
   const train = h("button", { type: "button", onclick: start }, "Train it");
   const reset = h("button", { type: "button", class: "plain", onclick: () => { for (const { one, set } of inputs.values()) set(one.value); later(); } }, "Back to the preset");
-  const frontier = new Chart({ title: "Accuracy over money", why: "What a budget buys: by the clock auction, which knows nothing private, and by a curator that knew every owner's cost. Predicted by the measured loss surface.", x: "paid in all", y: "accuracy, %", height: 300 });
+  const frontier = new Chart({ title: "Accuracy over money", why: "What a budget buys: by the clock auction, which knows nothing private, and by a curator that knew every owner's cost. Predicted by the measured loss surface.", x: "paid in all", y: "accuracy, %", height: 300, money: true });
   const price = new Chart({ title: "The clock", why: "The price of each question to the owners, until the clock stops.", x: "question", y: "price", height: 220, whole: true });
   const game = new Chart({ title: "The exact equilibrium", why: "What each owner would sell if every pair played the paper's game perfectly, over the owner's privacy cost.", x: "privacy cost of the owner", y: "saving", height: 220 });
 
   room.replaceChildren(
     h("div", { class: "head" }, h("div", { class: "grow" }, h("h1", {}, "What if"), h("p", { class: "lead" }, "Change the market and see the predicted result. Nothing is trained until you say so."))),
     h("div", { class: "split" },
+      h("div", { class: "answer" }, trouble, result),
       h("section", { class: "box stick", "aria-label": "Settings" }, sliders.map(slider), h("div", { class: "tools", style: "margin:.4rem 0 0" }, train, reset)),
-      h("div", {}, trouble, out)));
+      out));
 
   const changed = () => Object.fromEntries([...inputs].filter(([, { one, value }]) => value() !== one.value).map(([key, { value }]) => [key, value()]));
 
@@ -53,34 +54,34 @@ export async function show(room) {
     if (waiting) { waiting = false; ask(); }
   }
 
-  const rows = [["uniform", "No trade"], ["clock", "Clock auction"], ["equilibrium", "Exact equilibrium"], ["best_portfolio", "With full knowledge"]];
+  const rows = [["uniform", "no trade"], ["clock", "clock auction"], ["equilibrium", "exact equilibrium"], ["best_portfolio", "with full knowledge"]];
   const body = h("tbody", {});
 
   function draw(found) {
     if (!drawn) {
+      result.hidden = false;
+      result.replaceChildren(h("h2", {}, "Predicted result"), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "What it would come to" }, h("table", { id: "answers" },
+        h("caption", {}, "100 owners of the preset market; accuracy as the loss surface predicts it, gains over no trade"),
+        h("thead", {}, h("tr", {}, ["By", "Sellers", `Paid, ${found.currency}`, "Accuracy", "Owners gain", "Curator gains"].map((name, i) => h("th", { scope: "col", class: i ? "num" : "" }, name)))), body)));
       out.replaceChildren(
-        h("section", { class: "box" }, h("h2", {}, "Predicted result"), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "What it would come to" }, h("table", { class: "cards", id: "answers" },
-          h("caption", {}, "100 owners of the preset market; accuracy as the loss surface predicts it, gains over no trade"),
-          h("thead", {}, h("tr", {}, ["By", "Sellers", "Paid", "Accuracy", "Owners gain", "Curator gains"].map((name, i) => h("th", { scope: "col", class: i ? "num" : "" }, name)))), body))),
         h("section", { class: "box" }, frontier.node),
         h("div", { class: "cols" }, h("section", { class: "box" }, price.node), h("section", { class: "box" }, game.node)));
     }
     drawn = found;
     body.replaceChildren(...rows.map(([key, name]) => {
       const one = found.answers[key];
-      return h("tr", { "data-answer": key }, h("th", { scope: "row" }, name), [["Sellers", number(one.sellers, 0)], ["Paid", money(one.paid, found.currency)], ["Accuracy", perCent(one.quality, 2)], ["Owners gain", number(one.surplus)], ["Curator gains", number(one.value)]]
-        .map(([title, value]) => h("td", { class: "num", "data-name": title }, value)));
+      return h("tr", { "data-answer": key }, h("th", { scope: "row" }, name), [number(one.sellers, 0), number(one.paid), perCent(one.quality, 2), number(one.surplus), number(one.value)].map((value) => h("td", { class: "num" }, value)));
     }));
     const line = (key) => { const points = found.frontier.map((one) => one[key]).sort((a, b) => a.paid - b.paid).filter((one, i, all) => !i || one.paid > all[i - 1].paid); return { x: points.map((one) => one.paid), y: points.map((one) => one.quality) }; };
     const { clock, best_portfolio: best } = found.answers;
     frontier.update([
-      { label: "full knowledge", colour: "--best", show: false, ...line("best") },
+      { label: "with full knowledge", colour: "--best", show: false, ...line("best") },
       { label: "clock auction", colour: "--clock", show: false, ...line("clock") },
-      { label: "the clock now", colour: "--clock", line: false, dots: 14, x: [clock.paid], y: [clock.quality] },
-      { label: "full knowledge now", colour: "--best", line: false, dots: 14, x: [best.paid], y: [best.quality] }]);
+      { label: "clock auction now", colour: "--clock", line: false, dots: 14, x: [clock.paid], y: [clock.quality] },
+      { label: "with full knowledge now", colour: "--best", line: false, dots: 14, x: [best.paid], y: [best.quality] }]);
     const last = found.clock.question.length;
     price.explain(last ? `The clock stopped after ${last === 1 ? "one question" : `${last} questions`}, at a price of ${money(found.clock.price[last - 1], found.currency)}; ${clock.sellers} owners sell.` : "No question was asked: nothing is bought.");
-    price.update([{ label: "price", colour: "--clock", steps: true, x: found.clock.question, y: found.clock.price }]);
+    price.update([{ label: "price", colour: "--clock", steps: true, x: found.clock.question, y: found.clock.price }], "");
     game.update([{ label: "saving in equilibrium", colour: "--exact", line: false, dots: 6, show: false, x: found.equilibrium.cost, y: found.equilibrium.saving }]);
     say(`Clock auction: ${clock.sellers} owners sell for ${money(clock.paid, found.currency)}, accuracy ${perCent(clock.quality)}.`);
   }

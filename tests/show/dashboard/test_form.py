@@ -1,0 +1,50 @@
+"""The form that starts a run: what it asks, and what it says is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.show.dashboard.asgi import Client
+
+from noisemarket.show.dashboard import form as forms
+from noisemarket.show.dashboard.run_store import RunStore
+from noisemarket.show.dashboard.web_app import web_app
+
+
+def test_four_settings_come_first() -> None:
+    first = forms.form("market")["groups"][0]["fields"]
+    assert [one["name"] for one in first] == ["Owners", "Mechanism", "Budget", "Seed"]
+    assert forms.form("fars")["named_owners"]
+    assert not forms.form("market")["named_owners"]
+
+
+def test_all_that_is_wrong_is_told_at_once_in_plain_words(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    settings = {"population.owners": 0, "market.budget": "much", "mechanism": "dyp", "seed": 2}
+    order = json.dumps({"name": "taken", "settings": settings}).encode()
+    answer = Client(web_app(RunStore(tmp_path))).post("/api/runs", content=order)
+    assert answer.status_code == 422
+    fields = answer.json()["fields"]
+    assert fields["population.owners"] == "Give a whole number from 1 to 100,000,000."
+    assert fields["market.budget"] == "Give a number of at least 0 or none."
+    assert fields["mechanism"].startswith("Did you mean dypp?")
+    assert fields["name"] == "This exists already: choose another."
+    assert set(fields) == {"population.owners", "market.budget", "mechanism", "name"}
+    assert not list(tmp_path.glob("taken/*"))
+
+
+def test_two_settings_that_contradict_each_other_are_told() -> None:
+    low = "population.privacy_cost.low"
+    assert forms.all_wrong("market", {low: 5, "population.privacy_cost.high": 8}) == {}
+    assert set(forms.all_wrong("market", {low: 5})) == {low}
+
+
+@pytest.mark.parametrize(
+    ("said", "field"),
+    [("market.floor is 0.7: sellers keep less.", "market.floor"), ("no room left.", "run")],
+)
+def test_what_a_command_refused_stands_under_its_field(said: str, field: str) -> None:
+    problem = forms.refused(forms.BadInput("run", "mine", said))
+    assert list(problem.fields) == [field]
