@@ -39,9 +39,7 @@ def make() -> None:
                 page.wait_for_timeout(1000)  # the ledger is checked, the charts are drawn
                 picture = Image.open(BytesIO(page.screenshot(full_page=True)))
                 cut = picture.crop((0, 0, picture.width, min(picture.height, TALLEST)))
-                small = cut.convert("RGB").quantize(
-                    method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
-                )
+                small = cut.convert("RGB").quantize(dither=Image.Dither.NONE)
                 small.save(IMAGES / f"dashboard-{name}.png", optimize=True)
     finally:
         served.stop()

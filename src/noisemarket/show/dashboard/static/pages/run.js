@@ -91,7 +91,7 @@ export async function show(room, { parts }) {
     const named = Object.fromEntries(state.accuracy.map((one) => [one.name, one.mean[one.mean.length - 1]]));
     const own = state.accuracy.find((one) => one.name === "market");
     figures.replaceChildren(facts(
-      ["Accuracy", perCent(named.market ?? null), [own && drawn(own), named.uniform_dp !== undefined && !running && `no trade: ${perCent(named.uniform_dp)}`].filter(Boolean).join("; ")],
+      ["Accuracy", perCent(named.market ?? null), own && drawn(own), named.uniform_dp !== undefined && !running && `no trade: ${perCent(named.uniform_dp)}`],
       ["Round", state.rounds ? `${state.round} of ${state.rounds}` : "–"],
       ["Contracts signed", number(state.signed, 0), state.agreed !== null && `${state.agreed} of them sell noise`],
       [`Paid, ${about.currency}`, number(state.paid), state.contracts_paid ? `${number(state.contracts_paid, 0)} contracts kept` : "when the job is settled"],
