@@ -403,6 +403,23 @@ def test_column_of_a_million_texts_is_ignored(tmp_path: Path) -> None:
     assert list(Description.parse(text).used) == ["x"]
 
 
+def test_intercept_is_one_more_feature_of_its_length() -> None:
+    text = '[label]\ncolumn = "y"\nclasses = ["a", "b"]\n'
+    text += '[columns.x]\nkind = "category"\nvalues = ["u", "v"]\nshares = [0.75, 0.25]\n'
+    without = Description.parse(text)
+    description = Description.parse(f"intercept = 0.6\n{text}")
+    assert (without.dimension, description.dimension) == (2, 3)
+    assert "intercept" not in without.text
+    assert Description.parse(description.text) == description
+    codes = np.array([[0], [1], [2]], np.float32)  # the last says nothing
+    plain, found = (TableFeatures(one).extract(codes) for one in (without, description))
+    np.testing.assert_allclose(found[:, :2], 0.8 * plain, atol=1e-7)
+    np.testing.assert_allclose(found[:, 2], 0.6)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), [1.0, 1.0, 0.6], atol=1e-6)
+    with pytest.raises(BadInput, match="intercept"):
+        Description.parse(f"intercept = 1.0\n{text}")
+
+
 # FARS
 
 

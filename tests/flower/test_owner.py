@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,23 @@ def test_a_failure_tells_the_curator_nothing_but_that_and_is_charged(
     assert reply.error.code == FAILED
     assert reply.error.reason == "failed on the owner's side"
     assert charges(owners["anna"]) == 1  # whether training fails may depend on a record
+
+
+def test_a_release_that_was_cut_off_is_made_again_for_its_charge(
+    order: Order, owners: dict[str, Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is kept before it goes out; so an owner that is killed is paid for all its rounds."""
+    asked, keep = ask(start(order)), OwnerFolder.keep_release
+    monkeypatch.setattr(OwnerFolder, "keep_release", lambda *_: sys.exit("killed"))
+    with pytest.raises(SystemExit):
+        call(owners["anna"], asked)
+    assert charges(owners["anna"]) == 1
+    monkeypatch.setattr(OwnerFolder, "keep_release", keep)
+    assert not call(owners["anna"], asked).has_error()
+    assert charges(owners["anna"]) == 1
+    other = start(order) + np.float32(1.0)
+    assert not call(owners["anna"], ask(other)).has_error()
+    assert charges(owners["anna"]) == 2
 
 
 def test_terms_are_fixed_once_agreed(owners: dict[str, Config]) -> None:

@@ -15,12 +15,13 @@ from noisemarket.federated.columns import Description
 from noisemarket.federated.data_files import load_data
 from noisemarket.federated.models import maker_of
 from noisemarket.ledger.contract import Contract
-from noisemarket.ledger.money import format_micro
+from noisemarket.ledger.money import MICRO, format_micro
 from noisemarket.ledger.store import reading
 from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.orders import prepare
 from noisemarket.owner.folder import Declined, OwnerFolder
 from noisemarket.owner.round import OwnRound, _described
+from noisemarket.study.compare import Plan, decisions
 
 pytest.importorskip("pyarrow")  # the extra "tables"
 
@@ -214,6 +215,11 @@ def test_a_cap_is_kept_before_anything_is_signed(tmp_path: Path) -> None:
     assert "The job's privacy cap allows noise of at least" in said
     assert "EUR; paid:" in said
     assert "Simulated" not in said
+    agreed = nm.negotiate(made).contracts
+    assert [one.payment for one in agreed] == [row.payment_micro / MICRO for row in outcome.owners]
+    assert [one.saving for one in agreed] == pytest.approx([row.saving for row in outcome.owners])
+    (compared,) = decisions(made, Plan(("equilibrium",), (None,), (made.seed,)))
+    assert compared.sigma.tolist() == [row.sigma for row in outcome.owners]
     total = format_micro(sum(row.paid_micro or 0 for row in outcome.owners))
     checked = call_here("ledger", "verify", "run", cwd=tmp_path).stdout
     assert f"{total} EUR paid in all." in " ".join(checked.split())

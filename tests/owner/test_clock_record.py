@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from noisemarket.errors import BadInput
+from noisemarket.federated.protections import PerRecord
 from noisemarket.files import private_folder
 from noisemarket.game.levels import Levels
 from noisemarket.game.sides import OwnerSide
@@ -18,10 +19,15 @@ from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import SALE, Declined, OwnerFolder
 from noisemarket.owner.invitations import SaleInvitation, SaleRecord
 from noisemarket.pricing.clock import Clock
+from noisemarket.privacy.zcdp import Neighbours, gaussian_rho
 from noisemarket.scenario import Scenario
 
 LEVELS, WORK = Levels(), {"simulated": False}
 CLOCKS = SaleInvitation("job", "ab" * 32, WORK, LEVELS, 10)
+COUNTED = replace(
+    CLOCKS,
+    work={**WORK, "protection": "per_record", "settings": {}, "rounds": 30, "weights": 1990},
+)
 OWN = {"privacy_cost": 0.6, "markup": 0.2, "payment_value": 0.08, "privacy_weight": 2.5}
 LOWEST = 23  # 0.08 times 11.5 is the first payment that covers 2.5 times 0.6 times 0.5 times 1.2
 
@@ -41,6 +47,12 @@ def agent(folder: Path, **more: object) -> OwnerAgent:
     return OwnerAgent(made)
 
 
+def with_cap(folder: Path, cap: float) -> OwnerAgent:
+    made = agent(folder, rho_cap=cap)
+    made.folder.keep_records(np.zeros((600, 1), np.float32), np.zeros(600, np.int64))
+    return made
+
+
 def test_it_stays_exactly_while_it_pays() -> None:
     answers = [bool(side().accepts(10, level)[0]) for level in range(33)]
     assert answers == [level >= LOWEST for level in range(33)]
@@ -54,6 +66,20 @@ def test_a_floor_of_its_own_that_is_kept_changes_nothing(floor: float) -> None:
 @pytest.mark.parametrize("floor", [0.11, 0.6, 9.0])
 def test_it_never_sells_below_its_own_floor(floor: float) -> None:
     assert not side(floor=floor).accepts(10, 32)[0]
+
+
+@pytest.mark.parametrize(("share", "stays"), [(1.001, False), (1.01, True)])
+def test_it_stays_only_with_what_its_cap_lets_it_sign(
+    tmp_path: Path, share: float, stays: bool
+) -> None:
+    """The rounding of the noise costs the more the larger the model is."""
+    cost = 30 * gaussian_rho(PerRecord().sensitivity(0, 600, Neighbours.REPLACE_ONE), 0.1)
+    assert with_cap(tmp_path, share * cost).stay(COUNTED, 32) == stays
+
+
+def test_a_cap_below_all_its_noise_is_the_reason_that_it_names(tmp_path: Path) -> None:
+    with pytest.raises(Declined, match="the owner's privacy cap"):
+        with_cap(tmp_path, 1e-9).stay(COUNTED, 32)
 
 
 def test_all_owners_at_once_and_one_by_one_answer_alike() -> None:

@@ -145,6 +145,7 @@ def _game_only(
     """Compare what is agreed on one population, without training."""
     from noisemarket.formats import csv_text
     from noisemarket.market.negotiation import Negotiation, run_options
+    from noisemarket.market.orders import with_caps
     from noisemarket.pricing import MECHANISMS, find_mechanism
     from noisemarket.show import comparison_report as report
     from noisemarket.show import negotiation_report
@@ -154,7 +155,7 @@ def _game_only(
     names = named or list(MECHANISMS)
     check(scenario, parts_of(names), trained=False)
     scenario = with_surface(scenario, None)
-    environment = scenario.environment()
+    environment = with_caps(scenario)
     with new_folder(scenario, "compare", out, overwrite, file) as folder:
         results: dict[str, Negotiation] = {}
         with stoppable() as stop, progress("mechanisms") as bar:

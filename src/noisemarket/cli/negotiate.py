@@ -55,6 +55,7 @@ def negotiate(
     """Play the pricing game and compare the result with the exact equilibrium."""
     from noisemarket.files import write_atomic
     from noisemarket.market.negotiation import Negotiation, run_options
+    from noisemarket.market.orders import with_caps
     from noisemarket.pricing import find_mechanism
     from noisemarket.scenario.surface_file import find_surface
     from noisemarket.show.negotiation_report import summary_table, write_run
@@ -67,7 +68,7 @@ def negotiate(
         # a whole run leaves out the owners that the budget does not pay for
         only_with("joint", "--budget", budget, scenario)
     chosen = find_mechanism(scenario.mechanism)
-    environment = scenario.environment()
+    environment = with_caps(scenario)
     chosen.check(environment, run_options(scenario))
     writable_file("--contracts", contracts)
     scenario = with_surface(scenario, workers)

@@ -21,9 +21,11 @@ A description is a ``columns.toml``, agreed with the contract::
 
 A record becomes features by a fixed function of itself alone, which costs no privacy. A column of k
 values or bins gives k indicators, each less its public share: those in ``shares``, else 1/k. A
-linear number gives one value from -1 to 1. The whole is scaled to length 1. A number outside of its
-range is clipped to it. A text that is not listed counts as "other"; if "other" is not listed
-either, or a number is missing, the column says nothing about this record and gives zeros.
+linear number gives one value from -1 to 1. The whole is scaled to length 1. With ``intercept``, a
+length below 1, one more feature is the same in all records: give it where ``shares`` leave the
+mean of each feature near zero. A number outside of its range is clipped to it. A text that is not
+listed counts as "other"; if "other" is not listed either, or a number is missing, the column says
+nothing about this record and gives zeros.
 """
 
 from __future__ import annotations
@@ -211,6 +213,7 @@ class Description(_Part):
     file has the records of all."""
 
     owner_column: str = ""
+    intercept: Annotated[float, Field(ge=0, lt=1)] = 0.0
     label: Label
     columns: dict[str, Annotated[Number | Category | Ignored, Field(discriminator="kind")]]
 
@@ -232,7 +235,7 @@ class Description(_Part):
 
     @cached_property
     def dimension(self) -> int:
-        return sum(max(1, column.width) for column in self.used.values())
+        return sum(max(1, column.width) for column in self.used.values()) + (self.intercept > 0)
 
     @cached_property
     def text(self) -> str:
@@ -241,7 +244,9 @@ class Description(_Part):
             name: column.model_dump(mode="json", exclude_none=True)
             for name, column in self.used.items()
         }
-        return tomli_w.dumps({"label": self.label.model_dump(mode="json"), "columns": used})
+        constant = {"intercept": self.intercept} if self.intercept else {}
+        label = self.label.model_dump(mode="json")
+        return tomli_w.dumps({**constant, "label": label, "columns": used})
 
     @cached_property
     def sha256(self) -> str:
@@ -284,7 +289,10 @@ class TableFeatures:
         """Each record has the same bits alone and in any batch."""
         self.check(records)
         features = np.empty((len(records), self.dimension), np.float32)
-        columns = list(self.description.used.values())
+        columns, constant = list(self.description.used.values()), self.description.intercept
+        if constant:
+            features[:, -1] = constant
+        length = math.sqrt(1.0 - constant**2)
 
         def work(first: int) -> None:
             part = records[first : first + _CHUNK]
@@ -292,7 +300,7 @@ class TableFeatures:
             for values, column in zip(part.T, columns, strict=True):
                 width = column.width
                 squares += column.squares[values.astype(np.int64)] if width else values * values
-            scale = 1.0 / np.maximum(np.sqrt(squares), TINY)
+            scale = length / np.maximum(np.sqrt(squares), TINY)
             at, rows = 0, np.arange(len(part))
             for values, column in zip(part.T, columns, strict=True):
                 block = features[first : first + _CHUNK, at : at + max(1, column.width)]

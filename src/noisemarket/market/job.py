@@ -76,7 +76,7 @@ from noisemarket.market.run_folder import (
     MarketFolder,
 )
 from noisemarket.owner.invitations import JobInvitation
-from noisemarket.owner.terms import contract_of, fits
+from noisemarket.owner.terms import WEIGHTS, contract_of, contracted, fits
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.clock import floor_level
 from noisemarket.pricing.mechanism import Watch
@@ -226,6 +226,7 @@ class _OpenJob:
 
         environment, description = self.market.environment, self.market.order.job.data.description
         work, levels = work_of(scenario, len(environment), description), environment.levels
+        work[WEIGHTS] = self.market.order.job.first_weights().size
         invitation = JobInvitation(manifest.job, curator.public_key, work, levels)
         negotiation = self._negotiate(invitation, watch)
         if not negotiation.agreement.complete:
@@ -396,7 +397,7 @@ class _OpenJob:
                 continue
             saving = deals.saving[index]
             stated = {
-                **invitation.work,
+                **contracted(invitation.work),
                 "job": manifest.job,
                 "owner": name,
                 "owner_key": keys[name],

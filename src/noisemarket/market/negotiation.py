@@ -208,7 +208,9 @@ def negotiate(
     chosen = find_mechanism(given)
     name = given if isinstance(given, str) else chosen.name
     scenario = scenario.model_copy(update={"mechanism": name})
-    environment = scenario.environment()
+    from noisemarket.market.orders import with_caps  # which needs run_options
+
+    environment = with_caps(scenario)
     agreement = chosen.run(environment, run_options(scenario, threads, watch, stop))
     return Negotiation(scenario, environment, agreement)
 

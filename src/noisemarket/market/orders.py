@@ -420,6 +420,15 @@ def prepare(scenario: Scenario, *, secrets: bool = True) -> PreparedMarket:
     return PreparedMarket(scenario, _within_cap(environment, made), made)
 
 
+def with_caps(scenario: Scenario) -> Environment:
+    """The game of a scenario as ``run`` plays it: no owner sells more than its cap allows."""
+    environment = scenario.environment()
+    if math.isinf(_cap(scenario)):
+        return environment  # without the data, which takes a second to load
+    full = np.full(len(environment), scenario.game.sigma_max)
+    return _within_cap(environment, order(scenario, environment, full))
+
+
 def _within_cap(environment: Environment, made: Order) -> Environment:
     """The owners, none of which sells more noise than its privacy cap allows for all rounds."""
     if math.isinf(made.budgets[0].rho_cap):

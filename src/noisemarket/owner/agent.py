@@ -45,9 +45,11 @@ from noisemarket.owner.invitations import (
 )
 from noisemarket.owner.terms import (
     STATED,
+    WEIGHTS,
     Plan,
     budget_of,
     contract_of,
+    contracted,
     differing_fields,
     protection_of,
 )
@@ -256,7 +258,9 @@ class OwnerAgent:
             raise Declined("noise from a seed hides nothing")
         least = self._affordable(invitation.job, invitation.work)
         if least > invitation.levels.sigma_max * (1.0 + SLACK):
-            raise Declined("the privacy budget is spent")
+            if self.allowed(invitation.job) < self.limits()[0]:
+                raise Declined("the privacy budget is spent")
+            raise Declined("with all its noise the job costs more than the owner's privacy cap")
 
     def _side(self, invitation: GameInvitation | JobInvitation, at: float = math.inf) -> OwnerSide:
         """What the owner knows of itself, on the grids of a job and by its account; ``at`` an
@@ -362,7 +366,11 @@ class OwnerAgent:
             return 0.0
         try:
             protection = PROTECTIONS.find(work["protection"]).from_settings(work["settings"])
-            sensitivity = protection.sensitivity(0, self._records(), self.folder.neighbours())
+            most = self._most("most_weights")
+            size, relation = int(work.get(WEIGHTS, most)), self.folder.neighbours()
+            if not 0 < size <= most:
+                raise Declined("the job has more weights than the owner allows")
+            sensitivity = protection.sensitivity(size, self._records(), relation)
             return sigma_for_rho(sensitivity, allowed / work["rounds"])
         except (KeyError, TypeError, ValueError, ArithmeticError, BadInput):
             raise Declined("the work cannot be accounted for") from None
@@ -434,7 +442,7 @@ class OwnerAgent:
             for saving, payment in self._agreed_levels(record, contract, paid):
                 sigma = levels.sigma_left(saving)
                 stated = {
-                    **invitation.work,
+                    **contracted(invitation.work),
                     "job": invitation.job,
                     "owner": self.folder.name,
                     "owner_key": self.public_key,

@@ -72,30 +72,33 @@ def released(
     make: Callable[[NoiseSource], Arrays],
     budget: PrivacyBudget,
     receipt: UploadReceipt | None = None,
+    *,
+    own: bool = False,
 ) -> Arrays:
     """What goes out in a round from this global model: charged, made once, kept, and then given.
 
     It is charged before any record is looked at, for an error tells of the records, too. The same
     round from the same model once more gets the very same bits, whatever app asks, and costs
     nothing more. All else is made with new noise and charged anew: none ever serves for two
-    updates. It needs the curator's ``receipt`` of the upload before, where there is a contract with
-    both signatures.
+    updates. With ``own`` training, which fails on the same records or never, a release that was cut
+    off before it was kept is made again for the charge that it had: it never went out. It needs the
+    curator's ``receipt`` of the upload before, where there is a contract with both signatures.
     """
-    name = _name_of(start, b"%d" % round_number)
-    job = contract.job
-    if (known := folder.release(job, name)) is not None:
-        return known
-    denied = folder.keep_upload_receipt(contract, receipt, round_number)
-    if denied > max(1, int(LOST * contract.rounds)):
-        raise Declined(f"the curator says that {denied} uploads did not come")
-    try:
-        release_id = secrets.token_hex(16)
-        folder.wallet().spend(job, round_number, release_id, budget.rho_per_round)
-    except BudgetSpent:
-        raise Declined("the privacy budget is spent") from None
-    release = make(SimulatedNoise(plan["seed"]) if contract.simulated else SecureNoise())
-    folder.keep_release(job, name, round_number, release)
-    return release
+    name, job = _name_of(start, b"%d" % round_number), contract.job
+    with folder.locked(job):
+        if (known := folder.release(job, name)) is not None:
+            return known
+        denied = folder.keep_upload_receipt(contract, receipt, round_number)
+        if denied > max(1, int(LOST * contract.rounds)):
+            raise Declined(f"the curator says that {denied} uploads did not come")
+        try:
+            release_id = name[:32] if own else secrets.token_hex(16)
+            folder.wallet().spend(job, round_number, release_id, budget.rho_per_round)
+        except BudgetSpent:
+            raise Declined("the privacy budget is spent") from None
+        release = make(SimulatedNoise(plan["seed"]) if contract.simulated else SecureNoise())
+        folder.keep_release(job, name, round_number, release)
+        return release
 
 
 def _name_of(arrays: Arrays, *more: bytes) -> str:
@@ -166,4 +169,5 @@ class OwnRound:
             self._folder, contract, plan, round_number, {WEIGHTS: weights}, train,
             self.own_budget,
             receipt,
+            own=True,
         )[WEIGHTS]  # fmt: skip

@@ -24,6 +24,10 @@ WORK = (
 """The fields of a contract that an invitation states: the same for all owners of a job. Where
 records come from tables, ``description`` is one more."""
 
+WEIGHTS = "weights"
+"""How many the model has: an invitation states it beside the ``WORK``, since the cost of a round
+depends on it."""
+
 STATED = {
     *("job", "owner", "owner_key", "curator_key", "saving", "sigma", "payment"),
     *("offered_at", "expires_at", *WORK),
@@ -62,6 +66,11 @@ def contract_of(stated: Mapping[str, Any], budget: PrivacyBudget, records: int) 
         whole_owner=protection.whole_owner,
         nonce=nonce_of(stated["job"], stated["owner"]),
     )
+
+
+def contracted(work: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of an invitation's work that is stated in the contract."""
+    return {name: value for name, value in work.items() if name != WEIGHTS}
 
 
 def privacy_cap(budget: PrivacyBudget, rounds: int) -> float:

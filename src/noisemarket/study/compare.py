@@ -27,7 +27,7 @@ from noisemarket.game.value import JointValue, Worth, worth
 from noisemarket.ledger.money import to_micro
 from noisemarket.market.baselines import epsilons
 from noisemarket.market.negotiation import run_options
-from noisemarket.market.orders import check_weighting, prepare, within_budget
+from noisemarket.market.orders import check_weighting, prepare, with_caps, within_budget
 from noisemarket.market.worker_processes import leave_unless_main
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.pricing.mechanism import Agreement, Mechanism
@@ -91,7 +91,7 @@ def check(scenario: Scenario, parts: Parts, *, trained: bool = True) -> None:
     if trained:
         common = prepare(scenario.model_copy(update={"mechanism": NO_TRADE})).environment
     else:
-        common = scenario.environment()
+        common = with_caps(scenario)
     for name, mechanism in parts.items():
         with or_left_out(name):
             if trained:
@@ -147,7 +147,7 @@ def decisions(
             _compile(mechanism, scenario)
     for seed in plan.seeds:
         seeded = scenario.model_copy(update={"seed": seed})
-        environment, first = seeded.environment(), seed == plan.seeds[0]
+        environment, first = with_caps(seeded), seed == plan.seeds[0]
         for name, mechanism in chosen.items():
             yield from _decisions(
                 name, mechanism, seeded, environment, plan.budgets, threads, stop, first
