@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +56,11 @@ class RoundResult:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON, with null for a loss that is not finite."""
-        values = asdict(self)
-        for score in (values["score"], values["averaged"]):
-            if score is not None:
-                score["loss"] = finite(score["loss"])
-        return values
+        scores = {"score": self.score, "averaged": self.averaged}
+        return vars(self) | {
+            name: score and {"accuracy": score.accuracy, "loss": finite(score.loss)}
+            for name, score in scores.items()
+        }
 
 
 @dataclass
