@@ -81,8 +81,7 @@ from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.clock import floor_level
 from noisemarket.pricing.mechanism import Watch
 from noisemarket.pricing.tables import OWNERS_COLUMNS, trace_csv
-from noisemarket.privacy.accountant import JournalledAccountant
-from noisemarket.privacy.statement import PrivacyStatement
+from noisemarket.privacy.accountant import JournalledAccountant, PrivacyStatement
 from noisemarket.scenario import Scenario
 
 AT_ONCE = 200

@@ -22,7 +22,7 @@ from playwright.sync_api import Browser, Locator, Page, expect  # noqa: E402
 from noisemarket.files import private_folder  # noqa: E402
 from noisemarket.market.run_folder import RunFolder, this_process  # noqa: E402
 from noisemarket.owner.folder import OwnerFolder, owner_folder  # noqa: E402
-from noisemarket.privacy.statement import PrivacyBudget  # noqa: E402
+from noisemarket.privacy.accountant import PrivacyBudget  # noqa: E402
 from noisemarket.show.account_report import write_accounts  # noqa: E402
 
 pytestmark = pytest.mark.process
