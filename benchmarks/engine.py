@@ -9,9 +9,10 @@ preset: every record's step is clipped. All take turns in one process on one thr
 least CPU seconds of all turns. Peers draw noise that is not secure, and neither keep an account nor
 test the model. Flower's simulation runs with two actors: their CPU seconds and its own are added.
 **many**: many owners, who hold the same images again; CPU seconds of two workers and the main
-process together. **starts**: user seconds of commands, the least of several. **demo**: CPU seconds
-and peak memory of ``noisemarket run``. **clipping**: a step of the CNN with every record clipped,
-beside Opacus where it is installed (see "What they need" in benchmarks/README.md).
+process together. **pairs**: the curator's comparison of all uploads of a round. **starts**: user
+seconds of commands, the least of several. **demo**: CPU seconds and peak memory of ``noisemarket
+run``. **clipping**: a step of the CNN with every record clipped, beside Opacus where it is
+installed (see "What they need" in benchmarks/README.md).
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from noisemarket.machine import Effort
 from noisemarket.market.local_engine import LocalEngine, SerialEngine
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.noise import SecureNoise
+from noisemarket.privacy.noise_check import SKETCH_BITS, alike
 from noisemarket.privacy.zcdp import Neighbours
 
 SIGMA, SERVER_RATE, WORKERS = 0.6, 6.0, 2
@@ -237,7 +239,18 @@ def clipping() -> dict[str, float] | str:
     }
 
 
-PARTS = ("rounds", "many", "starts", "demo", "clipping")
+def pairs(owners: int, turns: int) -> dict[str, float]:
+    """CPU seconds of the curator's comparison of two sketches; a round of many has all pairs."""
+    uploads = np.random.default_rng(1).standard_normal((owners, SKETCH_BITS)).astype(np.float32)
+    spent = []
+    for _ in range(turns):
+        start = time.process_time()
+        assert not list(alike(uploads, np.full(owners, CLIP / SIGMA), 1e-12))
+        spent.append(time.process_time() - start)
+    return {"owners": owners, "seconds a pair": min(spent) / (owners * (owners - 1) / 2)}
+
+
+PARTS = ("rounds", "many", "pairs", "starts", "demo", "clipping")
 
 
 def main() -> None:
@@ -260,6 +273,7 @@ def main() -> None:
     measures: dict[str, Callable[[], dict[str, float] | str]] = {
         "rounds": rounds,
         "many": lambda: {str(size): many(size, each, max(2, turns // 5)) for size in sizes},
+        "pairs": lambda: pairs(100 if options.quick else 4096, 2),
         "starts": lambda: starts(max(2, turns // 4)),
         "demo": demo,
         "clipping": clipping,
