@@ -28,7 +28,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo quick test lint types docs dist bench torture constraints clean
+.PHONY: help venv demo quick test lint types docs dist bench pictures torture constraints clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -99,6 +99,9 @@ dist: $(VENV)/.installed ## build sdist and wheel into dist/, and try the wheel 
 
 bench: $(VENV)/.bench ## run a benchmark, as in: make bench ARGS="game --million"; without ARGS, list them
 	$(BIN)/python -m benchmarks $(ARGS)
+
+pictures: $(VENV)/.installed ## remake the pictures of the dashboard in docs/images from a run of the default market
+	$(BIN)/python -m tests.show.dashboard.pictures
 
 torture: $(VENV)/.installed ## kill jobs at random moments and resume them; change 10,000 messages each way at random (minutes)
 	$(BIN)/python -m tests.market.torture $(ARGS)

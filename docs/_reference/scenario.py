@@ -12,8 +12,8 @@ from _reference import code, items, page, plain
 from _reference.surfaces import surfaces
 from noisemarket.federated.partition import MINIMUM
 from noisemarket.files import DEEPEST
-from noisemarket.game.distributions import DISTRIBUTIONS
 from noisemarket.game.levels import MOST_CELLS
+from noisemarket.game.population import DISTRIBUTIONS
 from noisemarket.ledger.money import MICRO, MOST
 from noisemarket.pricing.mechanism import MOST_POINTS
 from noisemarket.scenario import SYMBOLS, Scenario

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.commands import call_here
 
-from noisemarket.cli.estimate import announce, training_seconds
+from noisemarket.cli.estimate import announce, announce_games, training_seconds
 from noisemarket.cli.options import MECHANISMS
 from noisemarket.cli.run import against
 from noisemarket.pricing import MECHANISMS as KNOWN
@@ -116,6 +116,8 @@ def test_a_long_run_is_announced_with_its_time(capsys: pytest.CaptureFixture[str
     found = re.fullmatch(r"About (\d+) minutes: 100 owners x 30 rounds of the CNN\.\n", said)
     assert found is not None
     assert int(found[1]) == pytest.approx(training_seconds(network) / 60, abs=0.5)
+    announce_games(200, 100, 10_000, workers=1)
+    assert re.match(r"About \d+ seconds: 200 games of 100 owners", capsys.readouterr().err)
     announce(network, 8, workers=1)
     assert re.match(r"About \d+ hours: 8 trainings of 100 owners", capsys.readouterr().err)
 

@@ -35,8 +35,7 @@ from noisemarket.federated.protections import DPSGD, Paper, PerRecord, Protectio
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, TrainingPlan, train
 from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.orders import Order
-from noisemarket.privacy.accountant import Accountant
-from noisemarket.privacy.statement import PrivacyBudget
+from noisemarket.privacy.accountant import Accountant, PrivacyBudget
 from noisemarket.privacy.zcdp import Neighbours
 
 SIZES = (5, 60, 30, 45)

@@ -12,8 +12,7 @@ from noisemarket.federated.models.linear import LinearMaker
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Sharded, Upload
 from noisemarket.federated.rounds import State, TrainingPlan
-from noisemarket.privacy.accountant import Accountant
-from noisemarket.privacy.statement import PrivacyBudget
+from noisemarket.privacy.accountant import Accountant, PrivacyBudget
 
 OWNERS, SIZE = 4, 6
 

@@ -31,7 +31,7 @@ from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Paper
 from noisemarket.federated.rounds import TrainingPlan
 from noisemarket.market.orders import Order
-from noisemarket.privacy.statement import PrivacyBudget
+from noisemarket.privacy.accountant import PrivacyBudget
 from noisemarket.privacy.zcdp import Neighbours
 
 # Messages can be made in Flower's own processes only, which know in which run they are. The one

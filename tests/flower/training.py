@@ -22,8 +22,7 @@ from noisemarket.market.orders import Order
 from noisemarket.market.run_folder import MarketFolder
 from noisemarket.owner.folder import OwnerFolder
 from noisemarket.owner.terms import contract_of
-from noisemarket.privacy.accountant import JournalledAccountant
-from noisemarket.privacy.statement import PrivacyStatement
+from noisemarket.privacy.accountant import JournalledAccountant, PrivacyStatement
 
 
 @dataclass(frozen=True)

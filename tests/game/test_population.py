@@ -10,20 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noisemarket.errors import BadInput
-from noisemarket.game.distributions import (
+from noisemarket.game.environment import Change, Phase, phases
+from noisemarket.game.levels import FloatArray
+from noisemarket.game.population import (
     DISTRIBUTIONS,
+    FIELDS,
     Choice,
     Constant,
     Distribution,
     LogNormal,
     LogUniform,
     Normal,
+    Population,
     UniformDistribution,
     make_distribution,
 )
-from noisemarket.game.environment import Change, Phase, phases
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.population import FIELDS, Population
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from noisemarket.ledger import entries
-from noisemarket.ledger.contract import Contract
-from noisemarket.ledger.document import Document
+from noisemarket.ledger.contract import Contract, Document
 from noisemarket.ledger.keys import CURATOR, OWNER, KeyPair, SignedContract
 from noisemarket.ledger.money import MICRO
 from noisemarket.ledger.settlement import Verdict

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from noisemarket.ledger.document import canonical
+from noisemarket.ledger.contract import canonical
 from noisemarket.ledger.entries import FIRST, SEALED, Head, entry_hash, seal_entry
 from noisemarket.ledger.keys import KeyPair
 

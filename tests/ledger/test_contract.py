@@ -16,8 +16,7 @@ from pydantic import ValidationError
 from tests.ledger.common import changed, contract
 
 from noisemarket.errors import BadInput
-from noisemarket.ledger.contract import ALL_ROUNDS, Contract
-from noisemarket.ledger.document import canonical, parse
+from noisemarket.ledger.contract import ALL_ROUNDS, Contract, canonical, parse
 from noisemarket.ledger.entries import Head, _hashed
 from noisemarket.ledger.money import MICRO, MOST, checked_amount, format_micro, to_micro
 from noisemarket.ledger.receipts import Receipt

@@ -22,8 +22,7 @@ from noisemarket.market.outcome import LEFT_OUT, MarketOutcome
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.owner.folder import Declined, OwnerFolder, owner_folder
 from noisemarket.owner.wallet import Balance, Wallet
-from noisemarket.privacy.accountant import read_journal
-from noisemarket.privacy.statement import PrivacyBudget
+from noisemarket.privacy.accountant import PrivacyBudget, read_journal
 from noisemarket.scenario import Scenario
 from noisemarket.show.account_report import accounts_shown, owner_account, write_accounts
 

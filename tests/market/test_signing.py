@@ -38,7 +38,7 @@ from noisemarket.market.run_folder import MarketFolder
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder, owner_folder
 from noisemarket.owner.terms import contract_of
-from noisemarket.privacy.statement import PrivacyBudget
+from noisemarket.privacy.accountant import PrivacyBudget
 
 pytestmark = pytest.mark.training
 

@@ -17,8 +17,7 @@ from noisemarket.ledger.store import open_ledger
 from noisemarket.market.events import RoundTrained
 from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.offers import RoundBeginning
-from noisemarket.privacy.accountant import JournalledAccountant, read_journal
-from noisemarket.privacy.statement import PrivacyBudget
+from noisemarket.privacy.accountant import JournalledAccountant, PrivacyBudget, read_journal
 from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.training

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
-from noisemarket.market.worker_processes import WorkerProcesses, in_processes
+from noisemarket.market import worker_processes
+from noisemarket.market.worker_processes import LARGE, WorkerProcesses, in_processes
 
 pytestmark = pytest.mark.training
 
@@ -31,3 +33,25 @@ def test_nothing_starts_without_tasks_or_for_work_that_cannot_be_sent(
     with pytest.raises(Exception, match="pickle"):
         list(in_processes(lambda task, tell: task, [1]))
     assert started == [0]
+
+
+class Sums:
+    """Sums a large array, and changes a small one of its own."""
+
+    def __init__(self) -> None:
+        self.large, self.small = np.arange(LARGE // 8), np.zeros(3)
+
+    def __call__(self, task: int, tell: Tell) -> tuple[int, float, bool]:
+        self.small += task
+        return int(self.large.sum()), float(self.small[0]), self.large.flags.writeable
+
+
+@pytest.mark.process
+def test_processes_share_large_arrays_which_none_can_change() -> None:
+    work = Sums()
+    packed, large = worker_processes._packed(work)
+    assert [array.nbytes for array in large.values()] == [work.large.nbytes]
+    assert len(packed.content) < 1000
+    [(_, answer)] = in_processes(work, [5], workers=1)
+    assert answer == (int(work.large.sum()), 5.0, False)
+    assert not work.small.any()

@@ -20,7 +20,7 @@ from tests.conformance.channel_suite import begin
 from tests.ledger.common import contract, key
 
 from noisemarket.federated.rounds import screen
-from noisemarket.ledger.document import is_key
+from noisemarket.ledger.contract import is_key
 from noisemarket.ledger.entries import Head
 from noisemarket.ledger.keys import OWNER, SignedContract, holds
 from noisemarket.ledger.receipts import Receipt, UploadReceipt, upload_digest

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 
 from noisemarket.errors import BadInput
 from noisemarket.owner.wallet import HELD, Balance, Wallet
-from noisemarket.privacy.accountant import BudgetSpent
-from noisemarket.privacy.statement import PrivacyBudget
+from noisemarket.privacy.accountant import BudgetSpent, PrivacyBudget
 
 RECORDS = "ab" * 32
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

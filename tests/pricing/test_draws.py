@@ -15,8 +15,7 @@ from tests.pricing.policies import (
 
 from noisemarket.game.levels import FloatArray
 from noisemarket.pricing import learning
-from noisemarket.pricing.draws import GOLDEN, Stream, mix
-from noisemarket.pricing.rule import draw
+from noisemarket.pricing.rule import GOLDEN, Stream, draw, mix
 
 pytestmark = pytest.mark.slow
 

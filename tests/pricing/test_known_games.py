@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from noisemarket.game.levels import FloatArray
-from noisemarket.pricing.draws import Stream
-from noisemarket.pricing.rule import RULES, Rule, Settings
+from noisemarket.pricing.rule import RULES, Rule, Settings, Stream
 
 pytestmark = pytest.mark.compiled
 

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noisemarket.errors import BadInput
-from noisemarket.privacy.accountant import Accountant, BudgetSpent, Charge
+from noisemarket.privacy.accountant import Accountant, BudgetSpent, Charge, PrivacyBudget
 from noisemarket.privacy.noise import SecureNoise, SimulatedNoise
-from noisemarket.privacy.statement import PrivacyBudget
 from noisemarket.privacy.zcdp import gaussian_rho
 
 SENSITIVITY = 2 / 64

@@ -15,9 +15,9 @@ from noisemarket.privacy.accountant import (
     BudgetSpent,
     Charge,
     JournalledAccountant,
+    PrivacyBudget,
     read_journal,
 )
-from noisemarket.privacy.statement import PrivacyBudget
 
 BUDGETS = (
     PrivacyBudget(0, "sharded", sigma=0.3, sensitivity=2 / 64, rho_cap=0.1),

@@ -7,8 +7,7 @@ import math
 from noisemarket.ledger.contract import Contract
 from noisemarket.owner.folder import OwnerFolder
 from noisemarket.owner.terms import Plan
-from noisemarket.privacy.accountant import Charge
-from noisemarket.privacy.statement import PrivacyBudget
+from noisemarket.privacy.accountant import Charge, PrivacyBudget
 
 
 def agree(folder: OwnerFolder, contract: Contract, plan: Plan) -> None:

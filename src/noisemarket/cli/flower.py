@@ -84,7 +84,7 @@ def owner(
 ) -> None:
     """Set up an owner's folder, and print the commands of Flower that let it take part."""
     from noisemarket.flower import need_flower
-    from noisemarket.ledger.document import is_key
+    from noisemarket.ledger.contract import is_key
 
     need_flower()
     from noisemarket.flower.host_files import NODE_CONFIG, NODE_KEY, set_up_owner

@@ -116,6 +116,15 @@ class Dataset:
     def _train_features(self) -> NDArray[np.float32]:
         return self.ready(self.train_images)
 
+    def laid_out(self, chosen: NDArray[np.int64]) -> Dataset:
+        """The features of these training records, in this order, and of the test; no images."""
+        images = self.train_images[:0], self.test_images[:0]
+        labels = self.train_labels[chosen]
+        made = replace(self, train_images=images[0], test_images=images[1], train_labels=labels)
+        made.__dict__["_train_features"] = self.train_inputs(chosen)
+        made.__dict__["test_inputs"] = self.test_inputs
+        return made
+
     def with_features(self) -> Dataset:
         """The same data for a linear model: a pure function of each item, at no cost in privacy."""
         return self if self.features is not None else self._with_features

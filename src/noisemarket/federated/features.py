@@ -47,7 +47,7 @@ SHAPES = ((10.0 / 28.0, 7.0 / 28.0, 1), (13.0 / 28.0, 9.0 / 28.0, 2), (0.25, 0.2
 """Half height and half width as parts of the side, and s of |y|^2s + |x|^2s = 1."""
 DIMENSION = CELLS * CELLS * DIRECTIONS
 
-_CHUNK = 128  # images worked on at a time, to stay in the processor's cache
+_CHUNK = 256  # images worked on at a time: few calls, little memory
 _DIAGONAL = np.float32(0.5**0.5)
 
 

@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,10 @@ from noisemarket.privacy.noise import NoiseSource, round_noise
 
 _KEPT = "kept-"  # before the names of the arrays that an inspection keeps
 
-Inspect = Callable[[int, Weights, Mapping[int, Upload]], Mapping[int, str]]
+Inspect = Callable[[int, Weights, dict[int, Upload]], Mapping[int, str]]
 """Looks at a round's uploads, before any of them counts: round, global model, and all uploads that
-can be used. Returns the owners to refuse, with reasons. Rounds count from 1, here as everywhere."""
+can be used. Returns the owners to refuse, with reasons; another upload that it puts in the place of
+one counts instead. Rounds count from 1, here as everywhere."""
 
 Present = Callable[[int], Collection[int]]
 """The owners that take part in a round, at most; the others are neither invited nor charged."""
@@ -56,11 +57,11 @@ class RoundResult:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON, with null for a loss that is not finite."""
-        values = asdict(self)
-        for score in (values["score"], values["averaged"]):
-            if score is not None:
-                score["loss"] = finite(score["loss"])
-        return values
+        scores = {"score": self.score, "averaged": self.averaged}
+        return vars(self) | {
+            name: score and {"accuracy": score.accuracy, "loss": finite(score.loss)}
+            for name, score in scores.items()
+        }
 
 
 @dataclass

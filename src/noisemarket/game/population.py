@@ -1,16 +1,180 @@
-"""The data owners of a job and what is private to each."""
+"""The data owners of a job, what is private to each, and the distributions that it is drawn from.
+
+Distributions draw by quantile: a larger population begins with the owners of a smaller one.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from noisemarket.errors import BadInput
-from noisemarket.game.distributions import Distribution
 from noisemarket.game.levels import FloatArray, KeyArray
+
+
+class Distribution(Protocol):
+    """Anything with a quantile function."""
+
+    def quantile(self, u: ArrayLike) -> FloatArray:
+        """The value below which a share ``u`` of all draws lies."""
+        ...
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same value for all owners."""
+
+    value: float
+
+    def quantile(self, u: ArrayLike) -> FloatArray:
+        return np.full(np.shape(u), float(self.value))
+
+
+@dataclass(frozen=True)
+class UniformDistribution:
+    """Evenly between ``low`` and ``high``."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        _ordered(self.low, self.high)
+
+    def quantile(self, u: ArrayLike) -> FloatArray:
+        return np.asarray(self.low + (self.high - self.low) * np.asarray(u, dtype=float))
+
+
+@dataclass(frozen=True)
+class LogUniform(UniformDistribution):
+    """Evenly in the logarithm between ``low`` and ``high``: natural for beta over decades."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.low <= 0:
+            raise BadInput("low", self.low, "give a lower end above 0.")
+
+    def quantile(self, u: ArrayLike) -> FloatArray:
+        return np.asarray(self.low * (self.high / self.low) ** np.asarray(u, dtype=float))
+
+
+@dataclass(frozen=True)
+class Normal:
+    """A normal distribution cut off at ``low`` and ``high`` (by default only at 0)."""
+
+    mean: float
+    sd: float
+    low: float = 0.0
+    high: float = np.inf
+
+    def __post_init__(self) -> None:
+        _ordered(self.low, self.high)
+        if self.sd <= 0:
+            raise BadInput("sd", self.sd, "give a standard deviation above 0.")
+
+    def quantile(self, u: ArrayLike) -> FloatArray:
+        from scipy.special import ndtr, ndtri  # slow to import, and owners never need it
+
+        below, above = ndtr((np.array([self.low, self.high]) - self.mean) / self.sd)
+        inner = ndtri(below + (above - below) * np.asarray(u, dtype=float))
+        return np.asarray(np.clip(self.mean + self.sd * inner, self.low, self.high))
+
+
+@dataclass(frozen=True)
+class LogNormal:
+    """A log-normal distribution: ``median`` and the standard deviation ``sd`` of the logarithm."""
+
+    median: float
+    sd: float
+
+    def __post_init__(self) -> None:
+        for name in ("median", "sd"):
+            if getattr(self, name) <= 0:
+                raise BadInput(name, getattr(self, name), "give a value above 0.")
+
+    def quantile(self, u: ArrayLike) -> FloatArray:
+        from scipy.special import ndtri  # slow to import, and owners never need it
+
+        inner = np.clip(np.asarray(u, dtype=float), 1e-12, 1 - 1e-12)
+        return np.asarray(self.median * np.exp(self.sd * ndtri(inner)))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of some values, with given weights (equal by default): a population of types."""
+
+    values: tuple[float, ...]
+    weights: tuple[float, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if not self.values:
+            raise BadInput("values", self.values, "give at least one value.")
+        if self.weights and (len(self.weights) != len(self.values) or min(self.weights) < 0):
+            raise BadInput("weights", self.weights, "give one weight per value, each at least 0.")
+        if self.weights and sum(self.weights) <= 0:
+            raise BadInput("weights", self.weights, "at least one weight must be above 0.")
+
+    def quantile(self, u: ArrayLike) -> FloatArray:
+        values = np.asarray(self.values, dtype=float)
+        weights = np.asarray(self.weights or [1.0] * len(values), dtype=float)
+        order = np.argsort(values, kind="stable")
+        reached = np.cumsum(weights[order]) / weights.sum()
+        picked = np.searchsorted(reached, np.asarray(u, dtype=float), side="right")
+        return np.asarray(values[order][np.minimum(picked, len(values) - 1)])
+
+
+DISTRIBUTIONS: dict[str, type[Distribution]] = {
+    "constant": Constant,
+    "uniform": UniformDistribution,
+    "log_uniform": LogUniform,
+    "normal": Normal,
+    "lognormal": LogNormal,
+    "choice": Choice,
+}
+"""The distributions by the name that a scenario uses."""
+
+
+def make_distribution(where: str, given: float | Mapping[str, object]) -> Distribution:
+    """A distribution from a number (constant) or a table like
+    ``{distribution = "uniform", low = 0.5, high = 4.0}``."""
+    if not isinstance(given, Mapping):
+        return Constant(float(given))
+    settings = dict(given)
+    name = str(settings.pop("distribution", None))
+    if name not in DISTRIBUTIONS:
+        remedy = f"choose one of: {', '.join(DISTRIBUTIONS)}."
+        raise BadInput(f"{where}.distribution", given.get("distribution"), remedy)
+    for key, value in settings.items():
+        numbers = tuple(value) if isinstance(value, list | tuple) else None
+        if (numbers is None) == (name == "choice"):
+            wanted = "a list of numbers" if name == "choice" else "one number"
+            raise BadInput(f"{where}.{key}", value, f"give {wanted}.")
+        if not all(map(_finite, [value] if numbers is None else numbers)):
+            raise BadInput(f"{where}.{key}", value, "give a finite number.")
+        settings[key] = value if numbers is None else numbers
+    try:
+        return DISTRIBUTIONS[name](**settings)
+    except TypeError:
+        wanted = ", ".join(getattr(DISTRIBUTIONS[name], "__dataclass_fields__", {}))
+        raise BadInput(where, dict(given), f'distribution "{name}" takes: {wanted}.') from None
+    except BadInput as bad:
+        raise BadInput(f"{where}.{bad.field}", bad.value, bad.remedy) from None
+
+
+def _finite(number: object) -> bool:
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return False
+    return bool(np.isfinite(number))
+
+
+def _ordered(low: float, high: float) -> None:
+    if low > high:
+        raise BadInput("low", low, f"the lower end must not be above the upper end {high!r}.")
+
 
 FIELDS = ("privacy_cost", "data_size", "beta", "markup", "floor")
 """What an owner has, and the columns of a population file."""

@@ -16,8 +16,7 @@ from typing import Any
 
 from noisemarket.errors import BadInput, LedgerError
 from noisemarket.formats import finite
-from noisemarket.ledger.contract import Contract
-from noisemarket.ledger.document import canonical
+from noisemarket.ledger.contract import Contract, canonical
 from noisemarket.ledger.keys import KeyPair, SignedContract, seal_is_valid
 from noisemarket.ledger.money import checked_amount
 

@@ -17,8 +17,7 @@ from typing import Any
 from noisemarket.errors import BadInput, BadSignature
 from noisemarket.formats import infinite
 from noisemarket.ledger import entries
-from noisemarket.ledger.contract import Contract, moment
-from noisemarket.ledger.document import is_key, parse
+from noisemarket.ledger.contract import Contract, is_key, moment, parse
 from noisemarket.ledger.entries import Entry, NewEntry, once_key, seal_holds
 from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.money import checked_amount

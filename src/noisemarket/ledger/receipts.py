@@ -16,8 +16,7 @@ from pydantic import AfterValidator, Field
 
 from noisemarket.errors import BadInput, BadSignature
 from noisemarket.files import digest, unusable
-from noisemarket.ledger.contract import Contract
-from noisemarket.ledger.document import Amount, Document, PublicKey, canonical
+from noisemarket.ledger.contract import Amount, Contract, Document, PublicKey, canonical
 from noisemarket.ledger.entries import Head
 from noisemarket.ledger.keys import KeyPair, seal_is_valid
 

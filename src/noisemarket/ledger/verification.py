@@ -15,7 +15,7 @@ from operator import attrgetter
 
 from noisemarket.errors import BadInput, LedgerBroken
 from noisemarket.ledger import entries
-from noisemarket.ledger.document import is_key
+from noisemarket.ledger.contract import is_key
 from noisemarket.ledger.entries import FIRST, Entry, Head, described, entry_hash
 from noisemarket.ledger.history import InvalidEntry, JobHistory
 from noisemarket.ledger.money import UNITS

@@ -27,7 +27,7 @@ from noisemarket.game.levels import FloatArray
 from noisemarket.game.protocol import Contracts
 from noisemarket.game.value import worth
 from noisemarket.ledger.money import MICRO
-from noisemarket.market.local_engine import SerialEngine
+from noisemarket.market.local_engine import SerialEngine, laid_out
 from noisemarket.market.negotiation import run_options
 from noisemarket.market.orders import Order, budget_of, plan_of, within_budget
 from noisemarket.market.outcome import MarketOutcome
@@ -78,6 +78,8 @@ class BaselineWork:
         workers: int | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> None:
+        if serial:
+            order = replace(order, job=laid_out(order.job))
         self._scenario, self._order = scenario, with_noise(order, scenario, order.job.sigma)
         self._folder, self._serial, self._workers, self._stop = folder, serial, workers, stop
 

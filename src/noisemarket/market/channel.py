@@ -29,7 +29,7 @@ from noisemarket.owner.invitations import JobInvitation
 from noisemarket.owner.owner_messages import JobSettled, Question, Refused, Reply, Train, Update
 from noisemarket.owner.simulated import SimulatedOwner, preferences
 from noisemarket.owner.terms import in_relation
-from noisemarket.pricing.draws import seeds
+from noisemarket.pricing.rule import seeds
 from noisemarket.privacy.accountant import read_journal
 from noisemarket.privacy.noise import round_noise
 

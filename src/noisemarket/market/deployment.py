@@ -19,8 +19,7 @@ from noisemarket.errors import BadInput, BadSignature, LedgerBroken
 from noisemarket.files import read_text
 from noisemarket.formats import finite, infinite
 from noisemarket.ledger import entries
-from noisemarket.ledger.contract import Contract
-from noisemarket.ledger.document import canonical
+from noisemarket.ledger.contract import Contract, canonical
 from noisemarket.ledger.entries import Entry, Head
 from noisemarket.ledger.keys import KeyPair, seal_is_valid
 from noisemarket.ledger.store import Ledger

@@ -283,7 +283,7 @@ class UploadInspector:
     def state(self) -> dict[str, Any]:
         """All that is to be kept between rounds, but for ``arrays``."""
         return {
-            "pools": {str(owner): plain(asdict(pool)) for owner, pool in self._pools.items()},
+            "pools": {str(owner): plain(vars(pool)) for owner, pool in self._pools.items()},
             "accused": {str(owner): finding for owner, finding in self._accused.items()},
             "tested": {str(owner): number for owner, number in self._tested.items()},
             "sketch_seed": self._noise.seed,

@@ -81,8 +81,7 @@ from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.clock import floor_level
 from noisemarket.pricing.mechanism import Watch
 from noisemarket.pricing.tables import OWNERS_COLUMNS, trace_csv
-from noisemarket.privacy.accountant import JournalledAccountant
-from noisemarket.privacy.statement import PrivacyStatement
+from noisemarket.privacy.accountant import JournalledAccountant, PrivacyStatement
 from noisemarket.scenario import Scenario
 
 AT_ONCE = 200
@@ -469,10 +468,9 @@ class _OpenJob:
 
         added = Contributions(order, state.kept)
 
-        def inspect(number: int, weights: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:
+        def inspect(number: int, weights: Weights, uploads: dict[int, Upload]) -> dict[int, str]:
             refused = inspector.inspect(number, uploads)
-            counted = {owner: one for owner, one in uploads.items() if owner not in refused}
-            added.add(number, weights, counted)
+            added.bound(number, weights, uploads, refused)
             received = {} if book is None else {"received": book.received}
             state.inspector = {**inspector.state(), **received}
             state.kept = {**inspector.arrays(), **added.arrays}

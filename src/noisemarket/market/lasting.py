@@ -23,7 +23,7 @@ from noisemarket.market.run_folder import MarketFolder
 from noisemarket.owner.folder import OwnerFolder, digest_of, owner_folder
 from noisemarket.owner.simulated import SimulatedOwner, preferences
 from noisemarket.owner.wallet import Wallet
-from noisemarket.pricing.draws import seeds
+from noisemarket.pricing.rule import seeds
 from noisemarket.privacy.zcdp import sigma_for_rho
 
 LIMITS = "floors.json"

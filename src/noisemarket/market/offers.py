@@ -36,8 +36,7 @@ from noisemarket.market.channel import UploadBook
 from noisemarket.market.inspection import SAME_NOISE, UploadInspector
 from noisemarket.market.orders import weight_cap_of
 from noisemarket.owner.terms import contract_of
-from noisemarket.privacy.accountant import Accountant, JournalledAccountant
-from noisemarket.privacy.statement import OwnerId
+from noisemarket.privacy.accountant import Accountant, JournalledAccountant, OwnerId
 from noisemarket.privacy.zcdp import Neighbours
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.account import protection_of

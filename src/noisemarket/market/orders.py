@@ -50,8 +50,7 @@ from noisemarket.market.negotiation import run_options
 from noisemarket.owner.terms import fits, privacy_cap
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.mechanism import Mechanism
-from noisemarket.privacy.accountant import Accountant
-from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
+from noisemarket.privacy.accountant import Accountant, PrivacyBudget, PrivacyStatement
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho_for_epsilon
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.account import AUTO, ModelKind, protection_of

@@ -17,7 +17,7 @@ from noisemarket.game.protocol import Contracts
 from noisemarket.market.events import Event
 from noisemarket.market.negotiation import Negotiation
 from noisemarket.market.orders import Order
-from noisemarket.privacy.statement import PrivacyStatement
+from noisemarket.privacy.accountant import PrivacyStatement
 
 OUTCOME = "outcome.json"
 PAID, BROKEN, LEFT_OUT = "paid", "broken", "left out"

@@ -20,8 +20,7 @@ from noisemarket.errors import BadInput, BadSignature, NoisemarketError
 from noisemarket.files import digest, load_arrays, save_arrays, write_json
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import BoolArray, IntArray
-from noisemarket.ledger.contract import Contract
-from noisemarket.ledger.document import is_key
+from noisemarket.ledger.contract import Contract, is_key
 from noisemarket.ledger.keys import OWNER, SignedContract, holds
 from noisemarket.ledger.receipts import Receipt, UploadReceipt
 from noisemarket.market.channel import Channel

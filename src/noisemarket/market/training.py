@@ -23,8 +23,7 @@ from noisemarket.federated.rounds import train as rounds_of
 from noisemarket.market.local_engine import LocalEngine
 from noisemarket.market.orders import AnyModel, Order, given_partition, given_sigma, order
 from noisemarket.market.worker_processes import leave_unless_main
-from noisemarket.privacy.accountant import Accountant, JournalledAccountant
-from noisemarket.privacy.statement import PrivacyStatement
+from noisemarket.privacy.accountant import Accountant, JournalledAccountant, PrivacyStatement
 from noisemarket.scenario import Scenario
 
 if TYPE_CHECKING:

@@ -50,6 +50,9 @@ LOOK_EVERY = 0.2
 UNGUARDED = 87
 """Exit code of a worker that was about to start workers itself."""
 
+LARGE = 2**20
+"""Bytes of an array from which on the processes of ``in_processes`` share it."""
+
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -84,10 +87,11 @@ def in_processes(
         stop: when it returns True, what is under way is dropped, and ``Interrupted`` raised.
     """
     leave_unless_main()
-    packed, processes = pickle.dumps(work), WorkerProcesses()
+    packed, large = _packed(work)
+    shared, processes = SharedArrays(large), WorkerProcesses()
     try:
-        processes.start(min(max(1, workers or available_cores()), len(tasks)))
-        processes.send(packed)
+        processes.start(min(max(1, workers or available_cores()), len(tasks)), shared)
+        processes.send(pickle.dumps(packed))
         for task, problem, result in processes.answers(tasks, stop, told):
             if problem is not None:
                 raise NoisemarketError(f"A process failed: {problem}.")
@@ -96,6 +100,32 @@ def in_processes(
         raise NoisemarketError("A worker process died; its unfinished work is lost.") from None
     finally:
         processes.close(patience=0.0)
+        shared.close()
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """Work whose large arrays lie elsewhere: called with these, it gives the work."""
+
+    content: bytes
+
+    def __call__(self, views: Mapping[str, NDArray[Any]]) -> Any:
+        for view in views.values():
+            view.setflags(write=False)
+        return pickle.loads(self.content, buffers=views.values())
+
+
+def _packed(work: Any) -> tuple[_Packed, dict[str, NDArray[Any]]]:
+    """Work to be sent, and the large arrays in it, which no process needs a copy of."""
+    large: dict[str, NDArray[Any]] = {}
+
+    def kept_in(buffer: pickle.PickleBuffer) -> bool:
+        array = np.frombuffer(buffer.raw(), np.uint8)
+        if array.size >= LARGE:
+            large[str(len(large))] = array
+        return array.size < LARGE
+
+    return _Packed(pickle.dumps(work, protocol=5, buffer_callback=kept_in)), large
 
 
 class WorkerProcesses:
@@ -105,8 +135,8 @@ class WorkerProcesses:
         self.running: list[Any] = []
         self._pipes: list[connection.Connection] = []
 
-    def start(self, count: int, shared: SharedArrays | None = None) -> None:
-        """Start some; with ``shared``, work is made there from what is sent and these arrays."""
+    def start(self, count: int, shared: SharedArrays) -> None:
+        """Start some: what is sent to them is called with these arrays, and gives the work."""
         context = get_context("spawn")
         with _one_thread(), _no_interrupts():
             for _ in range(count):
@@ -118,7 +148,7 @@ class WorkerProcesses:
                 self._pipes.append(ours)
 
     def send(self, content: bytes) -> None:
-        """Send the pickled work to all."""
+        """Send to all the pickled maker of their work."""
         for pipe in self._pipes:
             pipe.send_bytes(content)
 
@@ -176,7 +206,7 @@ def leave_unless_main() -> None:
         sys.exit(UNGUARDED)
 
 
-def _serve(pipe: connection.Connection, shared: SharedArrays | None) -> None:
+def _serve(pipe: connection.Connection, shared: SharedArrays) -> None:
     """A worker's life: do tasks until the pipe ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends the pipe
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -196,14 +226,13 @@ def _serve(pipe: connection.Connection, shared: SharedArrays | None) -> None:
         return
 
 
-def _unpacked(packed: bytes, shared: SharedArrays | None) -> Work[Any, Any]:
+def _unpacked(packed: bytes, shared: SharedArrays) -> Work[Any, Any]:
     try:
-        made = pickle.loads(packed)
+        work: Work[Any, Any] = pickle.loads(packed)(shared.views)
     except (AttributeError, ImportError) as problem:
         raise NoisemarketError(
             f"{problem}; workers import the model, so put it into a file and import it from there"
         ) from None
-    work: Work[Any, Any] = made if shared is None else made(shared.views)
     return work
 
 

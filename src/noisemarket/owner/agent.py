@@ -55,8 +55,7 @@ from noisemarket.owner.terms import (
 )
 from noisemarket.owner.wallet import Balance, Wallet
 from noisemarket.pricing.messages import OwnerPlayer, ProposalBatch, QuoteBatch, owner_player
-from noisemarket.privacy.accountant import TOLERANCE, BudgetSpent
-from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
+from noisemarket.privacy.accountant import TOLERANCE, BudgetSpent, PrivacyBudget, PrivacyStatement
 from noisemarket.privacy.zcdp import gaussian_rho_for_epsilon, sigma_for_rho
 
 if TYPE_CHECKING:

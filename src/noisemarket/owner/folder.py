@@ -58,8 +58,7 @@ from noisemarket.ledger.keys import PRIVATE, KeyPair, SignedContract
 from noisemarket.ledger.receipts import Receipt, UploadReceipt, load_receipt, upload_digest
 from noisemarket.owner.terms import Plan
 from noisemarket.owner.wallet import HELD, Balance, Wallet, last_of
-from noisemarket.privacy.accountant import TOLERANCE
-from noisemarket.privacy.statement import PrivacyStatement
+from noisemarket.privacy.accountant import TOLERANCE, PrivacyStatement
 from noisemarket.privacy.zcdp import Neighbours
 
 TABLE = "records"

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from noisemarket.errors import BadInput
 from noisemarket.files import digest, save_arrays, write_json
 from noisemarket.game.levels import Levels
-from noisemarket.ledger.document import is_key
+from noisemarket.ledger.contract import is_key
 from noisemarket.owner.folder import PLAY, SALE, Declined
 from noisemarket.pricing.messages import GameRules, OwnerPlayer, ProposalBatch, QuoteBatch
 

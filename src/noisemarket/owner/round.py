@@ -25,9 +25,8 @@ from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.receipts import UploadReceipt
 from noisemarket.owner.folder import LOST, Arrays, Declined, OwnerFolder
 from noisemarket.owner.terms import Plan, budget_of, protection_of
-from noisemarket.privacy.accountant import BudgetSpent
+from noisemarket.privacy.accountant import BudgetSpent, PrivacyBudget
 from noisemarket.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise, round_noise
-from noisemarket.privacy.statement import PrivacyBudget
 
 Models = Callable[[Mapping[str, Any]], ModelMaker]
 """Makes the maker of an owner's model from the settings in its terms."""

@@ -20,8 +20,7 @@ from noisemarket.owner.folder import Declined, OwnerFolder
 from noisemarket.owner.invitations import JobInvitation, MenuInvitation, SaleRecord, negotiated
 from noisemarket.owner.terms import Plan
 from noisemarket.owner.wallet import Balance, Wallet
-from noisemarket.privacy.accountant import BudgetSpent
-from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
+from noisemarket.privacy.accountant import BudgetSpent, PrivacyBudget, PrivacyStatement
 
 
 def preferences(environment: Environment, index: int, seed: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 from noisemarket.errors import BadInput
 from noisemarket.federated.protections import PROTECTIONS, Protection
 from noisemarket.ledger.contract import Contract, nonce_of
-from noisemarket.privacy.statement import PrivacyBudget
+from noisemarket.privacy.accountant import PrivacyBudget
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho
 
 WORK = (

@@ -25,8 +25,7 @@ from typing import Any
 from noisemarket.errors import BadInput
 from noisemarket.files import JsonLines, last_line, parse_json_lines, unusable
 from noisemarket.formats import finite, infinite
-from noisemarket.privacy.accountant import TOLERANCE, BudgetSpent
-from noisemarket.privacy.statement import PrivacyBudget
+from noisemarket.privacy.accountant import TOLERANCE, BudgetSpent, PrivacyBudget
 
 FORMAT = 1
 HELD = timedelta(days=30)

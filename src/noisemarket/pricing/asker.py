@@ -16,7 +16,6 @@ import numpy as np
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import BoolArray, IntArray
 from noisemarket.game.sides import OwnerSide
-from noisemarket.pricing.draws import seeds
 from noisemarket.pricing.mechanism import RunOptions
 from noisemarket.pricing.messages import (
     GameRules,
@@ -25,6 +24,7 @@ from noisemarket.pricing.messages import (
     QuoteBatch,
     owner_player,
 )
+from noisemarket.pricing.rule import seeds
 
 
 class Asker(ABC):

@@ -31,9 +31,8 @@ from noisemarket.game.levels import FloatArray, IntArray, KeyArray
 from noisemarket.game.protocol import Contracts
 from noisemarket.game.value import JointValue
 from noisemarket.pricing.asker import asker_of
-from noisemarket.pricing.budget import MICRO, micro_down, micro_up
 from noisemarket.pricing.clock import floor_level
-from noisemarket.pricing.mechanism import Direct, RunOptions
+from noisemarket.pricing.mechanism import MICRO, Direct, RunOptions, micro_down, micro_up
 
 _ROUNDING = 1e-12  # relative: what shares of unequal scores may add up to above the money
 _NO_LIMIT = 1e40  # micro-units, where money counts for nothing

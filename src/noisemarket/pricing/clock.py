@@ -38,8 +38,16 @@ from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray, L
 from noisemarket.game.protocol import Contracts
 from noisemarket.game.value import JointValue
 from noisemarket.pricing.asker import asker_of
-from noisemarket.pricing.budget import affordable, micro_down, micro_up
-from noisemarket.pricing.mechanism import Agreement, Demand, Mechanism, Progress, RunOptions
+from noisemarket.pricing.mechanism import (
+    Agreement,
+    Demand,
+    Mechanism,
+    Progress,
+    RunOptions,
+    affordable,
+    micro_down,
+    micro_up,
+)
 
 LOTS, TARGET_LOTS = 8, 100
 """Lots in a step at most, where no target is to be kept and where one is."""

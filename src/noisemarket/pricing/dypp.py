@@ -25,10 +25,9 @@ from noisemarket.game.environment import Environment
 from noisemarket.game.exploitability import Exploitability, exploitability
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray
 from noisemarket.game.protocol import Contracts, Games
-from noisemarket.pricing.draws import Stream, seeds
 from noisemarket.pricing.mechanism import Agreement, Mechanism, PlayConfig, RunOptions
 from noisemarket.pricing.messages import RecentDeals, game_rules, play_by_quotes
-from noisemarket.pricing.rule import RULES, CompiledRule, Rule, Settings, find_rule
+from noisemarket.pricing.rule import RULES, CompiledRule, Rule, Settings, Stream, find_rule, seeds
 from noisemarket.pricing.totals import (
     DEALS,
     PAYMENTS,

@@ -31,9 +31,8 @@ from noisemarket.game.environment import Environment
 from noisemarket.game.levels import MOST_CELLS, BoolArray, FloatArray, IntArray, Levels
 from noisemarket.game.protocol import Contracts, Protocol
 from noisemarket.game.sides import CuratorSide, OwnerSide
-from noisemarket.pricing.draws import Stream, seeds
 from noisemarket.pricing.mechanism import Agreement, PlayConfig, Progress, RunOptions
-from noisemarket.pricing.rule import Rule, Settings, find_rule
+from noisemarket.pricing.rule import Rule, Settings, Stream, find_rule, seeds
 
 if TYPE_CHECKING:
     from noisemarket.pricing.asker import Asker

@@ -25,9 +25,8 @@ from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray, IntArray, KeyArray
 from noisemarket.game.protocol import Contracts
 from noisemarket.game.value import JointValue
-from noisemarket.pricing.budget import affordable
 from noisemarket.pricing.clock import floor_level
-from noisemarket.pricing.mechanism import Demand, Direct, RunOptions
+from noisemarket.pricing.mechanism import Demand, Direct, RunOptions, affordable
 
 _ROUNDS, _CHANGES = 6, 40
 

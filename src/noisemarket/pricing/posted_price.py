@@ -15,9 +15,8 @@ from noisemarket.game.protocol import Contracts
 from noisemarket.game.value import JointValue
 from noisemarket.pricing.asker import asker_of
 from noisemarket.pricing.auctions import won_by
-from noisemarket.pricing.budget import affordable
 from noisemarket.pricing.clock import floor_level
-from noisemarket.pricing.mechanism import Direct, RunOptions
+from noisemarket.pricing.mechanism import Direct, RunOptions, affordable
 
 
 class PostedPrice(Direct):

@@ -1,4 +1,5 @@
-"""What a learning rule is: one player that acts in a state and learns from what it got.
+"""What a learning rule is: one player that acts in a state and learns from what it got, with a
+private stream of random numbers per pair, the same on every machine and in any order.
 
 The rules of this package are compiled functions (``learning.py``); their classes here hold one
 player's tables, for games by messages. A rule of your own is a class that derives from ``Rule``,
@@ -16,10 +17,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.game.levels import FloatArray, IntArray
+from noisemarket.game.sides import scrambled
 from noisemarket.parts import Parts
 
 if TYPE_CHECKING:  # Numba is slow to import, and most markets do not learn
     from noisemarket.pricing.learning import Numbers
+
+GOLDEN = 0x9E3779B97F4A7C15
+
+
+def mix(word: int) -> int:
+    """SplitMix64's output function: scrambles 64 bits."""
+    return int(scrambled(np.array([word], np.uint64))[0])
+
+
+def seeds(play_seed: int) -> tuple[int, int]:
+    """The owners' and the curator's seed of a game by messages, where one seed stands for all."""
+    return mix(play_seed ^ GOLDEN), mix((play_seed + 1) % 2**64 ^ GOLDEN)
+
+
+class Stream:
+    """The stream of one pair. ``state`` holds its four words."""
+
+    def __init__(self, seed: int, key: int) -> None:
+        from noisemarket.pricing import learning  # Numba is slow to import
+
+        self._learning, self.state = learning, np.empty((1, 4), np.uint64)
+        learning.seed_stream(self.state, 0, np.uint64(seed), np.uint64(key))
+
+    def for_owner(self) -> float:
+        """The owner's next number in [0, 1)."""
+        return float(self._learning.upper_uniform(self.state, 0))
+
+    def for_curator(self) -> float:
+        """The curator's next number in [0, 1)."""
+        return float(self._learning.lower_uniform(self.state, 0))
+
 
 CLIMBING, EXPLORING, FIXED = 0, 1, 2
 """The families of rules: policy hill-climbers, epsilon-greedy learners, fixed policies."""

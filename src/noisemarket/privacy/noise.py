@@ -17,7 +17,7 @@ import hmac
 import math
 import secrets
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -134,7 +134,10 @@ class SimulatedNoise:
     def __init__(self, seed: int, key: tuple[int, ...] = ()) -> None:
         self.seed, self.key = seed, key
         self._drawn = 0
-        self._bits = np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key))
+
+    @cached_property
+    def _bits(self) -> np.random.PCG64:
+        return np.random.PCG64(np.random.SeedSequence(self.seed, spawn_key=self.key))
 
     def bound(self, context: bytes) -> SimulatedNoise:
         return self  # its seed is not secret

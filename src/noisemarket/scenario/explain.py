@@ -10,8 +10,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from noisemarket.errors import BadInput
-from noisemarket.scenario.schema import SYMBOLS, ChangeSection, Scenario
-from noisemarket.scenario.section import LARGEST, Section
+from noisemarket.scenario.schema import LARGEST, SYMBOLS, ChangeSection, Scenario, Section
 
 Row = tuple[str, str, str, str]
 

@@ -25,7 +25,7 @@ from noisemarket.ledger.entries import DELIVERED, MISSED, REFUSED, SIMULATED
 from noisemarket.ledger.money import MOST, UNITS, format_micro, in_words
 from noisemarket.ledger.store import Ledger
 from noisemarket.owner.folder import owner_folder
-from noisemarket.privacy.statement import privacy_sentences
+from noisemarket.privacy.accountant import privacy_sentences
 from noisemarket.privacy.zcdp import gaussian_epsilon, zcdp_epsilon
 from noisemarket.show.style import table_of
 

@@ -22,12 +22,16 @@ from playwright.sync_api import Browser, Locator, Page, expect  # noqa: E402
 from noisemarket.files import private_folder  # noqa: E402
 from noisemarket.market.run_folder import RunFolder, this_process  # noqa: E402
 from noisemarket.owner.folder import OwnerFolder, owner_folder  # noqa: E402
-from noisemarket.privacy.statement import PrivacyBudget  # noqa: E402
+from noisemarket.privacy.accountant import PrivacyBudget  # noqa: E402
 from noisemarket.show.account_report import write_accounts  # noqa: E402
 
 pytestmark = pytest.mark.process
 
 PICTURES = Path(__file__).resolve().parents[2] / "build" / "dashboard"
+ARGUMENTS = [
+    "--no-sandbox",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
+]
 SCREENS = {"light": (1280, 800), "dark": (1280, 800), "phone": (390, 844)}
 LONG = 300_000
 PAGES = {
@@ -51,10 +55,8 @@ def browser() -> Iterator[Browser]:
     place = chromium.obtain()
     if place is None:
         pytest.skip("needs Chromium (Debian: the package chromium)")
-    only_here = "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"
-    arguments = ["--no-sandbox", f"--host-resolver-rules={only_here}"]
     with playwright.sync_playwright() as started:
-        one = started.chromium.launch(executable_path=place, args=arguments)
+        one = started.chromium.launch(executable_path=place, args=ARGUMENTS)
         yield one
         one.close()
 

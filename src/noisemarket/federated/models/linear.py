@@ -49,6 +49,7 @@ class LinearRecords(Records):
     features: Flat
     labels: Labels
     _products: dict[int, Double] = field(default_factory=dict, repr=False)
+    views = True
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ AT_ONCE = 2**24
 
 class Records(ABC):
     """An owner's records in the form that its model works with."""
+
+    views: ClassVar[bool] = False
+    """Whether it works on the very arrays it was made of, and so takes hardly any memory itself."""
 
     @abstractmethod
     def __len__(self) -> int:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from noisemarket.errors import BadInput
 from noisemarket.federated.models.model import Flat, Model, Records
 from noisemarket.parts import full_name
+from noisemarket.privacy.accountant import OwnerId, PrivacyBudget
 from noisemarket.privacy.noise import LARGEST, NoiseSource
 from noisemarket.privacy.noise_check import Evidence, check_steps, check_upload
-from noisemarket.privacy.statement import OwnerId, PrivacyBudget
 from noisemarket.privacy.zcdp import MOST, Neighbours, gaussian_epsilon, gaussian_rho
 
 Upload = NDArray[np.float32]

@@ -84,7 +84,7 @@ export function table({ caption, columns, rows, sort, onsort, dense }) {
 }
 
 export const facts = (...pairs) => h("dl", { class: "facts" },
-  pairs.filter(Boolean).map(([name, value, small]) => h("div", {},
-    h("dt", {}, name), h("dd", {}, value, small && h("small", {}, small)))));
+  pairs.filter(Boolean).map(([name, value, ...small]) => h("div", {},
+    h("dt", {}, name), h("dd", {}, value, small.filter(Boolean).map((one) => h("small", {}, one))))));
 
 export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

@@ -51,7 +51,7 @@ export async function show(room, { parts }) {
     badge.replaceChildren(tag(state.state));
     act(state.state);
     progress(state, running);
-    if (market) results(state);
+    if (market) results(state, running);
     const now = `${state.state} ${state.step}`;
     if (now !== previous) { say(`${run}: ${running ? STEPS[state.step] : state.state}.`); previous = now; }
     negotiation(state, running);
@@ -81,7 +81,7 @@ export async function show(room, { parts }) {
       h("ul", { class: "lines" }, state.notes.map((note) => h("li", {}, note)))) : "");
   }
 
-  function results(state) {
+  function results(state, running) {
     accuracy.update(state.accuracy.map((one) => ({
       label: one.name === "market" ? mechanisms[about.mechanism]?.name ?? about.mechanism : one.label, colour: COLOURS[one.name] ?? mechanisms[one.name]?.colour ?? "--dim", x: one.round, y: one.mean, low: one.low, high: one.high, draws: one.draws,
       dash: one.name !== "market" && one.name !== "uniform_dp" && one.name !== "no_dp",
@@ -91,7 +91,7 @@ export async function show(room, { parts }) {
     const named = Object.fromEntries(state.accuracy.map((one) => [one.name, one.mean[one.mean.length - 1]]));
     const own = state.accuracy.find((one) => one.name === "market");
     figures.replaceChildren(facts(
-      ["Accuracy", perCent(named.market ?? null), [own && drawn(own), named.uniform_dp !== undefined && `no trade: ${perCent(named.uniform_dp)}`].filter(Boolean).join("; ")],
+      ["Accuracy", perCent(named.market ?? null), own && drawn(own), named.uniform_dp !== undefined && !running && `no trade: ${perCent(named.uniform_dp)}`],
       ["Round", state.rounds ? `${state.round} of ${state.rounds}` : "–"],
       ["Contracts signed", number(state.signed, 0), state.agreed !== null && `${state.agreed} of them sell noise`],
       [`Paid, ${about.currency}`, number(state.paid), state.contracts_paid ? `${number(state.contracts_paid, 0)} contracts kept` : "when the job is settled"],
