@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import re
@@ -29,13 +30,14 @@ PLAIN = {
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: one clear sentence and exit code 2 for bad input, never a traceback."""
+    if arguments is None:  # called as a command, not by a program
+        gc.set_threshold(100_000)  # imports make many objects and no garbage
+        _quiet()
     import typer
 
     from noisemarket.cli.app import app
     from noisemarket.errors import BadInput, Interrupted, MissingExtra, NoisemarketError
 
-    if arguments is None:  # called as a command, not by a program
-        _quiet()
     # Older typer builds on click, newer carries its own: this is UsageError in both.
     usage_error: type[Exception] = typer.BadParameter.__mro__[1]
     try:
