@@ -37,6 +37,7 @@ from noisemarket.federated.protections import Upload
 from noisemarket.federated.rounds import train
 from noisemarket.ledger.contract import Contract
 from noisemarket.machine import Effort
+from noisemarket.market.contributions import Contributions
 from noisemarket.market.inspection import NoiseWatch, UploadInspector
 from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.offers import verdicts, work_of
@@ -48,7 +49,7 @@ from noisemarket.scenario import Scenario
 KINDS = [kind for kind in CHEATS if kind not in ("zeros", "nan", "huge", "short")]
 SIGMAS = 0.1, 0.3, 0.6
 KEPT_SIGMA = 0.6
-STORED = Path(__file__).parent / "results" / "cheats.json"
+RESULTS = Path(__file__).parent / "results"
 OFFERED = "2030-01-01T00:00:00+00:00", "2030-01-02T00:00:00+00:00"
 
 
@@ -76,8 +77,12 @@ def play(
         protection=made.job.protection,
     )  # fmt: skip
 
-    def inspect(number: int, _: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:
-        return watch.inspect(number, uploads) if inspected else {}
+    added = Contributions(made, {})
+
+    def inspect(number: int, weights: Weights, uploads: dict[int, Upload]) -> dict[int, str]:
+        refused = watch.inspect(number, uploads) if inspected else {}
+        added.bound(number, weights, uploads, refused)
+        return refused
 
     with FaultyEngine(_QuickEngine(made.job), faults, made.job) as engine:
         for _ in train(
@@ -198,20 +203,33 @@ def _cell(seen: Played) -> str:
     return paid
 
 
-def honest(jobs: Jobs, owners: int, seeds: int) -> Table:
-    """Who of honest owners is accused, and who is not paid, at several non-IID degrees."""
-    table = Table("beta", "sigma", "owners", "accused", "not paid")
-    for beta in (0.1, 1.0, 10.0):
-        for sigma, sellers in ((0.1, owners // 10), (0.1, owners), (0.3, owners), (0.6, owners)):
-            count, accused, unpaid = 0, 0, 0
-            for seed in range(1, seeds + 1):
-                scenario = jobs.scenario(beta, seed)
-                seen = play(jobs.order(scenario, sigma, sellers), scenario, [])
-                count, accused = count + sellers, accused + len(seen.found)
-                unpaid += sum(not seen.paid[owner] for owner in range(sellers))
-            name = f"{sigma:g} (a tenth; others 0.6)" if sellers < owners else f"{sigma:g} (all)"
-            row = f"{beta:g}", name, count, accused, unpaid
-            table.add_row(*map(str, row))
+def honest(owners: int, rounds: int, protection: str, seeds: int) -> list[dict[str, Any]]:
+    """Who of honest owners is accused, and who is not paid, at several non-IID degrees.
+
+    The tests see noise, not records: there are few of these, so that there can be many jobs.
+    """
+    images = write_images(Path(tempfile.mkdtemp()), 100 * owners, 100)
+    jobs, rows = Jobs(owners, rounds, protection, str(images)), []
+    some = max(1, owners // 10)
+    for beta, (sigma, sellers) in product(
+        (0.1, 1.0, 10.0), ((0.1, some), (0.1, owners), (0.3, owners), (0.6, owners))
+    ):
+        row: dict[str, Any] = {"beta": beta, "sigma": sigma, "sellers": sellers, "jobs": seeds}
+        row |= {"owners": seeds * owners, "accused": 0, "unpaid": 0}
+        for seed in range(1, seeds + 1):
+            scenario = jobs.scenario(beta, seed)
+            seen = play(jobs.order(scenario, sigma, sellers), scenario, [])
+            row["accused"] += len(seen.found)
+            row["unpaid"] += sum(not paid for paid in seen.paid.values())
+        rows.append(row)
+    return rows
+
+
+def honest_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """The rows of ``honest``."""
+    table = Table(*rows[0])
+    for row in rows:
+        table.add_row(*map(str, row.values()))
     return table
 
 
@@ -272,13 +290,11 @@ def poison_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def store(rows: Sequence[Mapping[str, Any]], rounds: int, seeds: int, effort: Effort, out: Path
-          ) -> None:  # fmt: skip
-    """Keep what ``poison`` gave for docs/explanation/results.md."""
-    document = {
-        "command": "python -m benchmarks cheats --poison", **effort.as_dict(),
-        "rounds": rounds, "seeds": seeds,
-    }  # fmt: skip
+def store(
+    rows: Sequence[Mapping[str, Any]], command: str, effort: Effort, out: Path, **more: object
+) -> None:
+    """Keep rows for docs/explanation/results.md."""
+    document = {"command": f"python -m benchmarks cheats {command}", **effort.as_dict(), **more}
     lines = ",\n".join(json.dumps(row) for row in rows)
     text = json.dumps(document)[:-1] + ',\n"rows": [\n' + lines + "\n]}\n"
     out.write_text(text, encoding="utf-8")
@@ -316,32 +332,40 @@ def cost(sizes: Sequence[int] = (100, 1000, 10_000), dimension: int = 2000) -> T
 def main(arguments: Sequence[str] | None = None) -> None:
     """Play the campaign and print its table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--owners", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--owners", type=int, help="by default 100, with --honest 10")
+    parser.add_argument("--rounds", type=int, help="by default 30, with --honest 5")
     parser.add_argument("--protection", default="sharded", help="sharded or dp_sgd")
-    parser.add_argument("--seeds", type=int, default=2, help="for --honest and --poison")
+    parser.add_argument("--seeds", type=int, help="of --poison, by default 3; of --honest, 17")
     parser.add_argument("--kind", action="append", choices=KINDS, help="these cheats only")
-    parser.add_argument("--honest", action="store_true")
+    parser.add_argument("--honest", action="store_true", help="204 small jobs: is anybody accused?")
     parser.add_argument("--poison", action="store_true")
     parser.add_argument("--cost", action="store_true", help="what the tests of noise take")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--out", type=Path, help="where --poison stores its results")
+    parser.add_argument("--out", type=Path, help="where --poison and --honest store theirs")
     given = parser.parse_args(arguments)
-    owners, rounds = (20, 2) if given.quick else (given.owners, given.rounds)
-    jobs = Jobs(owners, rounds, given.protection)
-    began = time.monotonic()
+    usual = (10, 5, 17) if given.honest else (100, 30, 3)
+    owners, rounds, seeds = (
+        said or usual[at] for at, said in enumerate((given.owners, given.rounds, given.seeds))
+    )
+    if given.quick:
+        owners, rounds, seeds = 20, 2, 1
+    began, effort = time.monotonic(), Effort()
     if given.cost:
         table = cost((100, 1000) if given.quick else (100, 1000, 10_000))
     elif given.honest:
-        table = honest(jobs, owners, 1 if given.quick else given.seeds)
+        rows = honest(owners, rounds, given.protection, seeds)
+        table = honest_table(rows)
+        if given.out or not given.quick:
+            out = given.out or RESULTS / "honest-owners.json"
+            store(rows, "--honest", effort, out, owners=owners, rounds=rounds)
     elif given.poison:
-        effort, seeds = Effort(), 1 if given.quick else max(3, given.seeds)
         rows = poison((20,) if given.quick else (20, 100), rounds, seeds)
         table = poison_table(rows)
         if given.out or not given.quick:
-            store(rows, rounds, seeds, effort, given.out or STORED)
+            out = given.out or RESULTS / "cheats.json"
+            store(rows, "--poison", effort, out, rounds=rounds, seeds=seeds)
     else:
-        table = campaign(jobs, owners, given.kind or KINDS)
+        table = campaign(Jobs(owners, rounds, given.protection), owners, given.kind or KINDS)
     Console(width=160 if not sys.stdout.isatty() else None).print(table)
     print(f"{owners} owners, {rounds} rounds, {time.monotonic() - began:.0f} s")
 

@@ -33,9 +33,8 @@ from tests.market.common import here, job_name, scenario, write_images
 
 from noisemarket.market.job import NobodySigned
 from noisemarket.owner.folder import CONTRACT, STATEMENT
-from noisemarket.owner.wallet import Balance, Reservation, Wallet
+from noisemarket.owner.wallet import Balance, Reservation, Wallet, last_of
 from noisemarket.privacy.accountant import read_journal
-from noisemarket.show.account_report import last_of
 
 OWNERS, ROUNDS = 2, 2
 ORDER = 8.0

@@ -36,7 +36,7 @@ def test_it_is_the_change_of_the_test_loss_without_an_owners_upload(images: Path
     with SerialEngine(job.job) as engine:
         uploads: Any = engine.train(1, start, range(4))
     added = Contributions(job, {})
-    added.add(1, start, uploads)
+    added.bound(1, start, uploads)
     model = job.job.model(job.job.seed)
     shares = plan.shares
 
@@ -60,11 +60,28 @@ def test_its_error_is_what_noise_alone_adds(images: Path) -> None:
     for _ in range(300):
         added = Contributions(job, {})
         noise = {0: rng.normal(0.0, 0.3, start.size).astype(np.float32)}
-        added.add(1, start, noise)
+        added.bound(1, start, noise)
         found.append(added.figures(0)[0])
     error = added.figures(0)[1]
     assert np.std(found) == pytest.approx(error, rel=0.15)
     assert abs(np.mean(found)) < 4.0 * error / np.sqrt(300)
+
+
+def test_uploads_against_the_model_move_nothing_and_others_stay_as_they_are(images: Path) -> None:
+    job = made(images, 0.1)
+    start, rng = job.job.first_weights(), np.random.default_rng(5)
+    with SerialEngine(job.job) as engine:
+        uploads: Any = engine.train(1, start, range(4))
+    with SerialEngine(made(images, 0.001).job) as engine:
+        bare: Any = engine.train(1, start, [1])[1]
+    added, push = Contributions(job, {}), -bare / np.linalg.norm(bare)
+    for number in (1, 2, 3):  # noise may hide it in a single round
+        noised = (push + rng.normal(0.0, 0.1, start.size)).astype(np.float32)
+        sent = uploads | {1: noised, 2: noised}
+        counted = dict(sent)
+        added.bound(number, start, counted, refused={2: "not its noise"})
+        assert all(counted[owner] is sent[owner] for owner in (0, 2, 3))
+    assert not counted[1].any()
 
 
 def test_the_report_names_an_owner_that_pushes_against_the_model_and_pay_does_not_depend_on_it(
@@ -75,8 +92,9 @@ def test_the_report_names_an_owner_that_pushes_against_the_model_and_pay_does_no
     )  # fmt: skip
     outcome = here(chosen, tmp_path, faults=[{"owner": "1", "kind": "push"}]).finish()
     (line,) = harmful_uploads(outcome)
-    assert "owner 1 raised the test loss" in line
+    assert "owner 1 raise the test loss" in line
     assert outcome.owners[1].state == "paid"
+    assert all(1 in result.delivered for result in outcome.results)
     assert "±" in str(next(iter(sellers_table(outcome).columns[-1].cells)))
     assert figures(Outcome.load(tmp_path)) == figures(outcome)
 

@@ -114,6 +114,7 @@ CHEATS: dict[str, Callable[[CheatsView], NDArray[Any]]] = {
     "flip": lambda view: -view.own,
     "wrong_labels": lambda view: view.update(1) + view.noise(),
     "push": lambda view: view.noise() - view.stretched(view.update(), view.step()),
+    "soft_push": lambda view: view.noise() - view.stretched(view.update(), 0.2 * view.step()),
     "backdoor": lambda view: view.update(marked=True) + view.noise(),
     "echo": lambda view: view.stretched(view.moved, view.step()) + view.noise(),
 }

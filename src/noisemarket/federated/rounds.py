@@ -24,9 +24,10 @@ from noisemarket.privacy.noise import NoiseSource, round_noise
 
 _KEPT = "kept-"  # before the names of the arrays that an inspection keeps
 
-Inspect = Callable[[int, Weights, Mapping[int, Upload]], Mapping[int, str]]
+Inspect = Callable[[int, Weights, dict[int, Upload]], Mapping[int, str]]
 """Looks at a round's uploads, before any of them counts: round, global model, and all uploads that
-can be used. Returns the owners to refuse, with reasons. Rounds count from 1, here as everywhere."""
+can be used. Returns the owners to refuse, with reasons; another upload that it puts in the place of
+one counts instead. Rounds count from 1, here as everywhere."""
 
 Present = Callable[[int], Collection[int]]
 """The owners that take part in a round, at most; the others are neither invited nor charged."""

@@ -468,10 +468,9 @@ class _OpenJob:
 
         added = Contributions(order, state.kept)
 
-        def inspect(number: int, weights: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:
+        def inspect(number: int, weights: Weights, uploads: dict[int, Upload]) -> dict[int, str]:
             refused = inspector.inspect(number, uploads)
-            counted = {owner: one for owner, one in uploads.items() if owner not in refused}
-            added.add(number, weights, counted)
+            added.bound(number, weights, uploads, refused)
             received = {} if book is None else {"received": book.received}
             state.inspector = {**inspector.state(), **received}
             state.kept = {**inspector.arrays(), **added.arrays}

@@ -19,6 +19,7 @@ from noisemarket.market.baselines import (
     UNIFORM,
     Alternative,
 )
+from noisemarket.market.contributions import SURE
 from noisemarket.market.negotiation import Negotiation
 from noisemarket.market.outcome import MarketOutcome, Outcome
 from noisemarket.market.run_folder import RunFolder
@@ -45,8 +46,6 @@ _BLUE = "#1f5fa8"
 _SPOKEN = 3  # groups of sellers that are described in words
 MOST_GROUPS = 12
 """Rows of the table of sellers; what is beyond them is put together."""
-SURE = 5.0
-"""Standard errors beyond which uploads are said to have raised the test loss."""
 
 
 def alternatives_table(summary: Mapping[str, Any]) -> Table:
@@ -166,10 +165,11 @@ def _lowered(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def harmful_uploads(outcome: Outcome) -> list[str]:
-    """A line for each owner whose uploads raised the test loss by more than noise explains."""
+    """A line for each owner whose uploads raise the test loss by more than noise explains."""
     return [
-        f"The uploads of owner {row['owner']} raised the test loss ({_lowered([row])} lower), for "
-        "whatever reason: pay does not depend on it."
+        f"The uploads of owner {row['owner']} raise the test loss, by {-row['loss_lowered']:.3g} ± "
+        f"{row['loss_lowered_error']:.2g}: under a clip such uploads do not move the model. Pay "
+        "does not depend on it."
         for row in owner_figures(outcome)
         if row["loss_lowered"] < -SURE * row["loss_lowered_error"]
     ]
@@ -297,9 +297,11 @@ def _draw_payments(axis: Axes, outcome: Outcome) -> None:
         axis.text(0.5, 0.5, "nothing is guaranteed", ha="center", transform=axis.transAxes)
         return
     groups: dict[tuple[bool, float], list[float]] = {}
+    names: dict[tuple[bool, float], list[str]] = {}
     for row in rows:
         group = row["saving"] > 0, round(row["epsilon"], 3)
         groups.setdefault(group, []).append(round(row["paid"], 2))
+        names.setdefault(group, []).append(row["owner"])
     most, largest = max(epsilon for _, epsilon in groups), 1
     few = sum(sold for sold, _ in groups) <= _SPOKEN
     for (sold, epsilon), payments in groups.items():
@@ -309,7 +311,10 @@ def _draw_payments(axis: Axes, outcome: Outcome) -> None:
             axis.scatter([epsilon], [paid], s=size, color=colour, alpha=0.5, linewidth=0)
             largest = max(largest, count)
         if few and sold:
-            words = f"{_owners(len(payments))}\n{_range(payments, '{:,.2f}')} each"
+            called = names[sold, epsilon]
+            spoken = len(called) <= _SPOKEN and not any(name.isdigit() for name in called)
+            words = listed(called) if spoken else _owners(len(payments))
+            words += f"\n{_range(payments, '{:,.2f}')}{' each' * (len(payments) > 1)}"
             _beside(axis, words, (epsilon, max(payments)), colour, left=epsilon > 0.6 * most)
     unsold = [epsilon for sold, epsilon in groups if not sold]
     if unsold:
