@@ -49,6 +49,11 @@ def main(arguments: list[str] | None = None) -> None:
         said = re.sub(r"( Did you mean [^?]*\?)(\1| \(Did you mean [^)]*\))", r"\1", said)
         for pattern, words in PLAIN.items():
             said = re.sub(pattern, words, said)
+        context = getattr(problem, "ctx", None)
+        if said.startswith("No such command") and "Did you mean" not in said and context:
+            said += f" Choose one of: {', '.join(context.command.list_commands(context))}."
+        elif said.startswith("Missing ") and context:
+            said += f" See: {context.command_path} --help"
         code = 2
         if said.startswith("Usage: "):
             print(said)
