@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.commands import call_here
 
-from noisemarket.cli.estimate import announce, training_seconds
+from noisemarket.cli.estimate import announce, announce_games, training_seconds
 from noisemarket.cli.options import MECHANISMS
 from noisemarket.cli.run import against
 from noisemarket.pricing import MECHANISMS as KNOWN
@@ -58,6 +58,9 @@ def test_a_mistyped_command_gets_one_hint_and_a_missing_one_the_help(tmp_path: P
     mistyped = call_here("negotiat", cwd=tmp_path)
     assert (mistyped.returncode, mistyped.stderr.count("Did you mean 'negotiate'?")) == (2, 1)
     assert call_here("ownr", cwd=tmp_path).stderr.count("Did you mean") == 1
+    guessed = call_here("owner", "consortium", cwd=tmp_path).stderr
+    assert guessed.endswith("No such command 'consortium'. Choose one of: account.\n")
+    assert "ledger show --help" in call_here("ledger", "show", cwd=tmp_path).stderr
     missing = call_here("ledger", cwd=tmp_path)
     assert (missing.returncode, missing.stderr) == (2, "")
     assert "statement" in missing.stdout
@@ -116,6 +119,8 @@ def test_a_long_run_is_announced_with_its_time(capsys: pytest.CaptureFixture[str
     found = re.fullmatch(r"About (\d+) minutes: 100 owners x 30 rounds of the CNN\.\n", said)
     assert found is not None
     assert int(found[1]) == pytest.approx(training_seconds(network) / 60, abs=0.5)
+    announce_games(200, 100, 10_000, workers=1)
+    assert re.match(r"About \d+ seconds: 200 games of 100 owners", capsys.readouterr().err)
     announce(network, 8, workers=1)
     assert re.match(r"About \d+ hours: 8 trainings of 100 owners", capsys.readouterr().err)
 

@@ -41,7 +41,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--preset", "other"], "preset"),
         (["--mechanism", "nobody"], "nobody"),
         (["nothing.toml"], "nothing.toml"),
-        (["--set", "owners=13"], "120 images suffice for 12 owners"),
+        (["--set", "owners=13"], "120 records suffice for 12 owners"),
         (["--set", "data=nowhere"], "nowhere"),
         (["--set", "rho_cap=1e-9"], "does not allow one round"),
     ],

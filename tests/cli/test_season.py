@@ -7,22 +7,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.market.common import settings, write_images
 
 from noisemarket.cli import main
 from noisemarket.cli import run as run_command
-from noisemarket.cli.season import after
+from noisemarket.cli.season import after, as_played
 from noisemarket.errors import BadInput
 from noisemarket.ledger.queries import jobs
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
+from noisemarket.market.job import run_market
+from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.negotiation import run_options
 from noisemarket.market.orders import prepare
 from noisemarket.pricing import find_mechanism
 from noisemarket.scenario import Scenario, dump_scenario, load_scenario
 from noisemarket.scenario.load import jobs_of
 from noisemarket.show import market_report
+from noisemarket.show.season_report import season_table
 
 SEASON = """
 mechanism = "equilibrium"
@@ -104,6 +108,8 @@ def test_a_season_runs_and_goes_on_where_it_was_stopped(
     spent = [row["rho"] for row in rows]
     assert spent == sorted(spent)
     assert (out / "figures" / "season.png").exists()
+    table = season_table(rows, "EUR")
+    assert "paid, EUR" in [column.header for column in table.columns]
     with open_ledger(out / "consortium", create=False) as ledger:
         verify(ledger)
         assert [one.settled for one in jobs(ledger)] == [True] * 3
@@ -116,8 +122,9 @@ def test_learners_go_on_from_the_jobs_before() -> None:
     market = prepare(Scenario.from_preset("market", **given))
     cheap = market.environment
     dear = replace(cheap.phases[0], privacy_cost=cheap.phases[0].privacy_cost * 3)
-    second = replace(market, environment=replace(cheap, phases=(dear,)))
-    carried = after(second, [cheap])
+    poorer = replace(cheap.population, floor=np.full(4, 0.4))  # they have sold some of their budget
+    second = replace(market, environment=replace(cheap, phases=(dear,), population=poorer))
+    carried = after(second, [market])
     assert [phase.start for phase in carried.environment.phases] == [0, 400]
     assert carried.scenario.learning.iterations == 800
     dypp = find_mechanism("dypp")
@@ -128,12 +135,27 @@ def test_learners_go_on_from_the_jobs_before() -> None:
     first = dypp.run(cheap, run_options(market.scenario))
     assert first.trace is not None
     count = len(first.trace.saving)
-    assert on.trace.saving[:count] == pytest.approx(first.trace.saving)
+    assert np.array_equal(on.trace.saving[:count], first.trace.saving)
+    floored = dypp.run(replace(cheap, population=poorer), run_options(market.scenario)).trace
+    assert floored is not None
+    assert not np.array_equal(floored.saving, first.trace.saving), "floors count"
     assert on.trace.saving[count:] != pytest.approx(alone.trace.saving)
+
+
+@pytest.mark.training
+def test_a_job_is_played_again_with_the_floors_that_it_had(tmp_path: Path) -> None:
+    given = {"owners": 3, "rounds": 2, "epsilon_budget": 2.0, "mechanism": "equilibrium"}
+    (tmp_path / "images").mkdir()
+    images = write_images(tmp_path / "images")
+    market = prepare(load_scenario(settings=settings(images, model="features", **given)))
+    run_market(market, tmp_path / "job", engine=SerialEngine, owners=tmp_path / "all").finish()
+    least = as_played(market, tmp_path / "job").environment.population.floor
+    assert (least > market.environment.population.floor).all()
 
 
 def test_learners_need_the_same_levels() -> None:
     market = prepare(Scenario.from_preset("market", owners=2))
-    other = prepare(Scenario.from_preset("market", owners=2, saving_levels=6)).environment
-    with pytest.raises(BadInput, match="the same owners and the same levels"):
-        after(market, [other])
+    for more in ({"saving_levels": 6}, {"seed": 2}, {"discount": 0.5}):
+        other = prepare(Scenario.from_preset("market", owners=2, **more))
+        with pytest.raises(BadInput, match="the same owners, levels, seed and learning"):
+            after(market, [other])

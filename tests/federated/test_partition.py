@@ -214,8 +214,8 @@ class TestFollowsTheDirichletLaw:
 @pytest.mark.parametrize(
     ("owners", "minimum", "said"),
     [
-        (6001, 10, "owners is 6001: 60,000 images suffice for 6,000 owners of at least 10 each."),
-        (60_001, 1, "60,000 images suffice for 60,000 owners"),
+        (6001, 10, "owners is 6001: 60,000 records suffice for 6,000 owners of at least 10 each."),
+        (60_001, 1, "60,000 records suffice for 60,000 owners"),
     ],
 )
 def test_more_owners_than_images_suffice_for(owners: int, minimum: int, said: str) -> None:

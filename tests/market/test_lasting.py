@@ -7,20 +7,22 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.market.common import here, job_name, scenario, write_images
 
 from noisemarket.cli import main
 from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.files import private_folder, write_json
 from noisemarket.ledger.queries import documents, jobs
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market import events
 from noisemarket.market.outcome import LEFT_OUT, MarketOutcome
 from noisemarket.market.run_folder import RunFolder
-from noisemarket.owner.folder import OwnerFolder, owner_folder
+from noisemarket.owner.folder import Declined, OwnerFolder, owner_folder
 from noisemarket.owner.wallet import Balance, Wallet
-from noisemarket.privacy.accountant import read_journal
+from noisemarket.privacy.accountant import PrivacyBudget, read_journal
 from noisemarket.scenario import Scenario
 from noisemarket.show.account_report import accounts_shown, owner_account, write_accounts
 
@@ -186,6 +188,48 @@ def test_a_wallet_that_lacks_a_signed_job_is_refused(images: Path, tmp_path: Pat
         path.write_bytes(content)
     with pytest.raises(BadInput, match="whose contract is here: it was put back"):
         owner_account(own)
+    third = played(made, tmp_path / "three", root)
+    assert [row.state for row in third.owners] == ["paid", "left out", "paid"]
+    assert third.owners[1].reason.endswith("the owner's wallet was put back to an earlier state")
+
+
+def test_a_wallet_that_lacks_what_an_open_job_has_spent_is_refused(tmp_path: Path) -> None:
+    folder = OwnerFolder("anna", private_folder(tmp_path / "anna"))
+    wallet, terms = folder.wallet(), PrivacyBudget("anna", "per_record", 0.1, 0.02, rho_cap=0.5)
+    wallet.reserve("job", terms, "2999-01-01T00:00:00+00:00", 1.0)
+    empty = {path: path.read_bytes() for path in folder.path.glob("wallet-*")}
+    wallet.hold("job")
+    write_json(folder.job("job") / "contract.json", {})
+    wallet.spend("job", 1, "one", 0.1)
+    folder.keep_release("job", "one", 1, {"weights": np.zeros(1)})
+    folder.check_wallet(wallet)
+    for path, content in empty.items():
+        path.write_bytes(content)
+    with pytest.raises(Declined, match="put back to an earlier state"):
+        folder.check_wallet(wallet)
+    for path in empty:
+        path.unlink()
+    with pytest.raises(Declined, match="put back to an earlier state"):
+        folder.check_wallet(wallet)
+
+
+def test_a_run_is_verified_with_the_contracts_of_lasting_owners(
+    images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, run = tmp_path / "consortium", tmp_path / "one"
+    played(scenario(images, **ONCE), run, root)
+    RunFolder(run).note(owners_folder=str(root))
+    main_quietly("ledger", "verify", str(run))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "12 receipts and 3 contracts of owners" in said
+    (file,) = root.glob("owner-1/jobs/*/contract.json")
+    kept = json.loads(file.read_text())
+    kept["contract"]["payment"] += 1
+    file.write_text(json.dumps(kept))
+    with pytest.raises(SystemExit) as end:
+        main(["ledger", "verify", str(run)])
+    assert end.value.code != 0
+    assert "does not hold the contract in" in " ".join(capsys.readouterr().err.split())
 
 
 def test_other_records_are_said_aloud(images: Path, tmp_path: Path) -> None:

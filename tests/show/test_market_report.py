@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
@@ -110,11 +112,15 @@ def results(last: float) -> list[RoundResult]:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Draws the figure of a market with these sellers: (epsilon, paid) of each, others nothing."""
 
-    def draw(game: Negotiation, sellers: list[tuple[float, float]]) -> Any:
+    def draw(
+        game: Negotiation, sellers: list[tuple[float, float]], names: Sequence[str] = ()
+    ) -> Any:
         canvases: list[Any] = []
         monkeypatch.setattr(market_report, "save", lambda canvas, *_: canvases.append(canvas) or [])
         monkeypatch.setattr(market_report, "draw_partition", lambda *_: [])
         rows = [owner_row(i, 0.5, *one) for i, one in enumerate(sellers)]
+        if names:
+            rows = [replace(row, owner=name) for row, name in zip(rows, names, strict=True)]
         rows += [owner_row(i, 0.0, 0.093, 0.0) for i in range(len(rows), 100)]
         order = SimpleNamespace(job=SimpleNamespace(partition=None, data=SimpleNamespace(
             train_labels=None)), names=())  # fmt: skip
@@ -145,6 +151,13 @@ def overlapping(canvas: Any) -> list[tuple[str, str]]:
         boxes = [(one.get_text(), one.get_window_extent(renderer)) for one in texts]
         out += [(a[0], b[0]) for a, b in combinations(boxes, 2) if a[1].overlaps(b[1])]
     return out
+
+
+def test_few_sellers_are_called_by_their_names(drawn: Any) -> None:
+    game = negotiate(Scenario.from_preset("market", owners=4), mechanism="clock")
+    canvas = drawn(game, [(1.0, 16.0), (1.4, 16.0)], ["Ohio", "Texas"])
+    texts = {one.get_text() for one in canvas.axes[1].texts}
+    assert texts == {"Ohio\n16.00", "Texas\n16.00", "98 owners sold nothing"}
 
 
 CHANGED = {"at": 600, "scale": {"privacy_cost": 0.5}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import re
@@ -29,13 +30,14 @@ PLAIN = {
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: one clear sentence and exit code 2 for bad input, never a traceback."""
+    if arguments is None:  # called as a command, not by a program
+        gc.set_threshold(100_000)  # imports make many objects and no garbage
+        _quiet()
     import typer
 
     from noisemarket.cli.app import app
     from noisemarket.errors import BadInput, Interrupted, MissingExtra, NoisemarketError
 
-    if arguments is None:  # called as a command, not by a program
-        _quiet()
     # Older typer builds on click, newer carries its own: this is UsageError in both.
     usage_error: type[Exception] = typer.BadParameter.__mro__[1]
     try:
@@ -47,6 +49,11 @@ def main(arguments: list[str] | None = None) -> None:
         said = re.sub(r"( Did you mean [^?]*\?)(\1| \(Did you mean [^)]*\))", r"\1", said)
         for pattern, words in PLAIN.items():
             said = re.sub(pattern, words, said)
+        context = getattr(problem, "ctx", None)
+        if said.startswith("No such command") and "Did you mean" not in said and context:
+            said += f" Choose one of: {', '.join(context.command.list_commands(context))}."
+        elif said.startswith("Missing ") and context:
+            said += f" See: {context.command_path} --help"
         code = 2
         if said.startswith("Usage: "):
             print(said)

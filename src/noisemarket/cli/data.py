@@ -45,7 +45,8 @@ def check(
             counts = (one.labels, one.outside, one.missing)
             table.add_row(one.owner, *map(_counted, counts), f"{one.records:,}")
     document = {"owners": [asdict(one) for one in found], "remarks": remarks}
-    show(as_json, document, table, *problems, *remarks)
+    meant = "outside: values beyond the description, which are clipped; missing: empty cells"
+    show(as_json, document, table, meant, *problems, *remarks)
     if problems:
         raise typer.Exit(1)
 

@@ -22,20 +22,32 @@ on MNIST with the default sizes, on one core of 2 GHz."""
 TEST = {"features": 0.04, "cnn": 1.9}
 """CPU seconds that a round takes besides, for the test of the model."""
 
+INTERACTION = 0.33e-6
+"""CPU seconds of an interaction between an owner and the curator that learn."""
+
 LONG = 30.0
 """Seconds from which a user is told."""
 
 
 def announce(scenario: Scenario, trainings: int, workers: int | None) -> None:
     """Say on standard error how long so many trainings of a scenario will take, if it is long."""
-    seconds = trainings * training_seconds(scenario) / min(workers or 10**6, available_cores())
-    if seconds < LONG:
-        return
     owners, training = scenario.population.owners, scenario.training
     times = f"{trainings:,} trainings of " if trainings > 1 else ""
     model = "the CNN" if training.model == "cnn" else "a linear model"
     words = f"{times}{owners:,} owners x {training.rounds:,} rounds of {model}"
-    print(f"About {_in_words(seconds)}: {words}.", file=sys.stderr, flush=True)
+    _tell(trainings * training_seconds(scenario), workers, words)
+
+
+def announce_games(games: int, owners: int, interactions: int, workers: int | None) -> None:
+    """The same for negotiations by learning."""
+    words = f"{games:,} games of {owners:,} owners x {interactions:,} interactions"
+    _tell(games * owners * interactions * INTERACTION, workers, words)
+
+
+def _tell(cpu_seconds: float, workers: int | None, words: str) -> None:
+    seconds = cpu_seconds / min(workers or 10**6, available_cores())
+    if seconds >= LONG:
+        print(f"About {_in_words(seconds)}: {words}.", file=sys.stderr, flush=True)
 
 
 def training_seconds(scenario: Scenario) -> float:

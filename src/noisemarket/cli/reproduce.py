@@ -16,10 +16,12 @@ from noisemarket.cli.common import (
     new_folder,
     progress,
     show,
+    step_done,
     stoppable,
     with_surface,
     writable_file,
 )
+from noisemarket.cli.estimate import announce_games
 from noisemarket.errors import Interrupted
 
 
@@ -77,13 +79,19 @@ def reproduce(
         opened = RunFolder.create(out, "reproduction", overwrite=overwrite)
     with opened as folder:
         with stoppable() as stop, progress("runs") as bar:
-            line = bar.add_task("reproducing")
+            line, played = bar.add_task("reproducing"), 0
 
             def advance(title: str, learner: str) -> None:
+                nonlocal played
+                played += 1
                 bar.update(line, advance=1, description=f"reproducing, {title}, {learner}")
+                if played % seeds == 0:
+                    step_done(bar, f"Played {played} of {study.runs}: {title}, {learner}.")
 
             study = Study(games, seeds, workers, advance, stop)
             bar.update(line, total=study.runs)
+            one = next(iter(games.values()))
+            announce_games(study.runs, one.population.owners, one.learning.iterations, workers)
             trials, adaptations = list(study.trials()), list(study.adaptations())
         if len(trials) + len(adaptations) < study.runs // seeds:
             folder.status("incomplete")
@@ -96,5 +104,7 @@ def reproduce(
     for claim in dict.fromkeys(verdict.claim for verdict in verdicts):
         seen = {v.scenario: v.seen for v in verdicts if v.claim == claim}
         table.add_row(claim, *(seen.get(game, "-") for game in games))
-    where = f"Page: {path}\nFigures and numbers: {folder.path}"
+    meant = "paper: the game as printed; market: as the paper's workflow means it.\n"
+    where = "" if file or preset or settings else meant
+    where += f"Page: {path}\nFigures and numbers: {folder.path}"
     show(as_json, [asdict(verdict) for verdict in verdicts], table, where)

@@ -13,7 +13,7 @@ from noisemarket.cli.run import SEASON, Choices, chosen, complete, reopen, start
 from noisemarket.errors import BadInput
 
 if TYPE_CHECKING:
-    from noisemarket.game.environment import Environment
+    from noisemarket.game.environment import Phase
     from noisemarket.market.orders import PreparedMarket
     from noisemarket.market.run_folder import RunFolder
     from noisemarket.scenario import Scenario
@@ -53,7 +53,8 @@ def _jobs(
     root = Path(choices.get("owners_folder", folder.path.absolute() / OWNERS))
     given = {**choices, "owners_folder": str(root), "renew": True}
     rows: list[dict[str, Any]] = []
-    earlier: list[Environment] = []
+    earlier: list[PreparedMarket] = []
+    currency = scenario.market.currency
     with folder:
         for number, (name, job) in enumerate(jobs_of(scenario), start=1):
             path = folder.path / "jobs" / f"{number:02d}"
@@ -61,7 +62,6 @@ def _jobs(
             market = opened[1]
             if job.learning.carry_over:
                 market = after(market, earlier)
-            earlier.append(opened[1].environment)
             summary = _done(path)
             if summary is None:
                 try:
@@ -71,16 +71,17 @@ def _jobs(
                     break
             else:
                 opened[0].__exit__(None, None, None)
+            earlier.append(as_played(opened[1], path))
             report.note_accounts(opened[0], root)
             rows.append(report.row(name, summary, opened[0].path))
             folder.write_json(SEASON, rows)
         folder.write_json(SEASON, rows)
         folder.write_text("season.csv", report.season_csv(rows))
-        figures = report.draw_season(folder.path / "figures", rows)
+        figures = report.draw_season(folder.path / "figures", rows, currency)
         folder.status("complete", jobs=len(rows))
     said = [f"Job {row['job']}: {row['problem']}" for row in rows if row["problem"]]
     said += [*paths(folder, figures), f"Owners and their wallets: noisemarket owner account {root}"]
-    show(as_json, {"jobs": rows}, report.season_table(rows), *said)
+    show(as_json, {"jobs": rows}, report.season_table(rows, currency), *said)
 
 
 def _open(
@@ -100,21 +101,47 @@ def _done(path: Path) -> dict[str, Any] | None:
     return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else None
 
 
-def after(market: PreparedMarket, earlier: Sequence[Environment]) -> PreparedMarket:
+def as_played(market: PreparedMarket, path: Path) -> PreparedMarket:
+    """The market of a job with the floors that its owners had when it began."""
+    import numpy as np
+
+    from noisemarket.market.lasting import LIMITS
+    from noisemarket.market.run_folder import MarketFolder
+
+    file, population = MarketFolder(path).owners / LIMITS, market.environment.population
+    if not file.exists():  # over Flower owners keep their floors to themselves
+        return market
+    known = json.loads(file.read_text(encoding="utf-8"))
+    least = [min(known[str(name)], market.scenario.game.sigma_max) for name in population.names]
+    population = replace(population, floor=np.array(least))
+    return replace(market, environment=replace(market.environment, population=population))
+
+
+def after(market: PreparedMarket, earlier: Sequence[PreparedMarket]) -> PreparedMarket:
     """A market whose learners go on from the jobs before: one long game, of which this job is the
-    last part. The owners' floors are those of today throughout."""
-    environment, length = market.environment, market.scenario.learning.iterations
-    phases = []
-    for number, one in enumerate([*earlier, environment]):
-        same = list(one.population.names) == list(environment.population.names)
-        if not same or one.levels != environment.levels:
-            remedy = "needs the same owners and the same levels in all jobs: set it to false."
+    last part. What comes before is played again as it was, bit by bit."""
+    environment, scenario = market.environment, market.scenario
+    length = scenario.learning.iterations
+    phases: list[Phase] = []
+    for number, one in enumerate([*earlier, market]):
+        then, said = one.environment, one.scenario
+        same = list(then.population.names) == list(environment.population.names)
+        same &= (said.seed, said.learning) == (scenario.seed, scenario.learning)
+        same &= length % said.learning.interactions_per_message == 0
+        if not same or then.levels != environment.levels:
+            remedy = (
+                "needs the same owners, levels, seed and learning in all jobs, and iterations in "
+                "whole messages: set it to false."
+            )
             raise BadInput("learning.carry_over", True, remedy)
-        phases += [replace(phase, start=phase.start + number * length) for phase in one.phases]
-    learning = market.scenario.learning.model_copy(
-        update={"iterations": length * (len(earlier) + 1)}
-    )
-    scenario = market.scenario.model_copy(update={"learning": learning})
+        floor = None if one is market else then.population.floor
+        phases += [
+            replace(phase, start=phase.start + number * length, floor=floor)
+            for phase in then.phases
+        ]
+    learning = scenario.learning.model_copy(update={"iterations": length * (len(earlier) + 1)})
     return replace(
-        market, scenario=scenario, environment=replace(environment, phases=tuple(phases))
+        market,
+        scenario=scenario.model_copy(update={"learning": learning}),
+        environment=replace(environment, phases=tuple(phases)),
     )

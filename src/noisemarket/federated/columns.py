@@ -67,7 +67,7 @@ _CHUNK = 512  # records worked on at a time, to stay in the processor's cache
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
 
 def _text(value: object) -> object:

@@ -81,7 +81,7 @@ def dirichlet_partition(
     known: IntArray = np.asarray(labels, np.int64)
     if owners * minimum > len(known):
         most = len(known) // minimum
-        remedy = f"{len(known):,} images suffice for {most:,} owners of at least {minimum:,} each."
+        remedy = f"{len(known):,} records suffice for {most:,} owners of at least {minimum:,} each."
         raise BadInput("owners", owners, remedy)
     betas = np.clip(np.broadcast_to(np.asarray(beta, float), owners), *_LIMITS)
     wishes = np.broadcast_to(np.asarray(1.0 if data_size is None else data_size, float), owners)

@@ -37,7 +37,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Phase:
-    """The preferences in force from iteration ``start`` on."""
+    """The preferences in force from iteration ``start`` on; ``floor`` is that of an earlier job,
+    None for the population's."""
 
     start: int
     privacy_cost: FloatArray
@@ -46,6 +47,7 @@ class Phase:
     quality_weight: float
     quality_value: float
     payment_cost: float
+    floor: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class Environment:
             privacy_weight=self.privacy_weight,
             privacy_cost=now.privacy_cost[some],
             markup=now.markup[some],
-            floor=self.population.floor[some],
+            floor=(self.population.floor if now.floor is None else now.floor)[some],
             sold=self.sold,
             key=self.population.key[some],
             behaviour=self.behaviour,

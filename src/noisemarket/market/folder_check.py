@@ -5,6 +5,7 @@ A ledger that is sound in itself may still be another run's, put in its place.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from noisemarket.ledger.entries import Head
 from noisemarket.ledger.receipts import Receipt, load_receipt
 from noisemarket.ledger.store import Ledger, noted_head
 from noisemarket.market.offers import RECEIPTS
-from noisemarket.market.run_folder import HEAD, JOB, MarketFolder
+from noisemarket.market.run_folder import HEAD, JOB, MarketFolder, read_status
 from noisemarket.owner.folder import CONTRACT
 from noisemarket.owner.folder import RECEIPTS as OWN_RECEIPTS
 
@@ -69,7 +70,13 @@ def _receipts(folder: MarketFolder, job: str) -> Iterator[tuple[Receipt, Path]]:
 
 
 def _of_owners(folder: MarketFolder, job: str, name: str) -> list[Path]:
-    return sorted([*folder.owners.glob(f"*/{name}"), *folder.owners.glob(f"*/jobs/{job}/{name}")])
+    """The files of a name in the owners' folders: in the run's own and, if they outlive it, in the
+    one that its status names."""
+    found = [*folder.owners.glob(f"*/{name}")]
+    roots = {folder.owners}
+    with contextlib.suppress(BadInput):
+        roots.add(Path(read_status(folder.path).get("owners_folder", folder.owners)))
+    return sorted([*found, *(file for one in roots for file in one.glob(f"*/jobs/{job}/{name}"))])
 
 
 def _check_head(ledger: Ledger, head: Head, file: Path) -> None:

@@ -31,6 +31,7 @@ from noisemarket.market.worker_processes import (
     UNGUARDED,
     SharedArrays,
     WorkerProcesses,
+    check_sendable,
     leave_unless_main,
 )
 from noisemarket.owner.round import OwnerTrainer
@@ -270,17 +271,3 @@ def _check_room(needed: int) -> None:
             f"Training needs {needed / 1e6:.0f} MB of memory for what the workers share, and "
             f"{free / 1e6:.0f} MB are free: take fewer owners or a smaller model."
         )
-
-
-def check_sendable(field: str, value: object) -> None:
-    """Refuse what cannot be sent to a worker process, such as a lambda."""
-    try:
-        pickle.dumps(value)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        name = getattr(value, "__qualname__", None) or type(value).__qualname__
-        raise BadInput(
-            field,
-            name,
-            "cannot be sent to worker processes: give a class or function from the top level of a "
-            "file, or functools.partial of one; no lambda and nothing defined inside a function.",
-        ) from None

@@ -45,8 +45,8 @@ from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
 from noisemarket.game.protocol import Contracts
 from noisemarket.ledger.money import prices, to_micro
-from noisemarket.market.local_engine import check_sendable
 from noisemarket.market.negotiation import run_options
+from noisemarket.market.worker_processes import check_sendable
 from noisemarket.owner.terms import fits, privacy_cap
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.mechanism import Mechanism

@@ -36,7 +36,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from noisemarket.errors import Interrupted, NoisemarketError
+from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.machine import available_cores
 
 Task = TypeVar("Task")
@@ -126,6 +126,20 @@ def _packed(work: Any) -> tuple[_Packed, dict[str, NDArray[Any]]]:
         return array.size < LARGE
 
     return _Packed(pickle.dumps(work, protocol=5, buffer_callback=kept_in)), large
+
+
+def check_sendable(field: str, value: object) -> None:
+    """Refuse what cannot be sent to a worker process, such as a lambda."""
+    try:
+        pickle.dumps(value)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        name = getattr(value, "__qualname__", None) or type(value).__qualname__
+        raise BadInput(
+            field,
+            name,
+            "cannot be sent to worker processes: give a class or function from the top level of a "
+            "file, or functools.partial of one; no lambda and nothing defined inside a function.",
+        ) from None
 
 
 class WorkerProcesses:

@@ -409,6 +409,7 @@ class OwnerAgent:
         if cost.rho_cap > cap * (1.0 + TOLERANCE):
             raise Declined("the contract costs more privacy than the owner sells in one job")
         if (wallet := self.wallet()) is not None:
+            self.folder.check_wallet(wallet)
             try:
                 wallet.reserve(contract.job, cost, contract.expires_at, budget)
             except BudgetSpent:
@@ -592,6 +593,7 @@ class OwnerAgent:
             if not settled:
                 given_up, uploads = self._given_up(job, account), self.folder.uploads(job)
                 more = {"ledger_head": receipt.head} | ({"uploads": uploads} if uploads else {})
+                more |= {} if wallet is None else {"records": wallet.records}
                 self.folder.keep_statement(job, given_up, paid, account, **more)
             if wallet is not None:
                 wallet.free(job)

@@ -31,6 +31,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
+from logging import getLogger
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -50,14 +51,14 @@ from noisemarket.files import (
     write_atomic,
     write_json,
 )
-from noisemarket.formats import finite
+from noisemarket.formats import finite, infinite
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import SETTLED, SIGNED, Head
 from noisemarket.ledger.keys import PRIVATE, KeyPair, SignedContract
 from noisemarket.ledger.receipts import Receipt, UploadReceipt, load_receipt, upload_digest
 from noisemarket.owner.terms import Plan
-from noisemarket.owner.wallet import Balance, Wallet
-from noisemarket.privacy.accountant import PrivacyStatement
+from noisemarket.owner.wallet import HELD, Balance, Wallet, last_of
+from noisemarket.privacy.accountant import TOLERANCE, PrivacyStatement
 from noisemarket.privacy.zcdp import Neighbours
 
 TABLE = "records"
@@ -181,6 +182,34 @@ class OwnerFolder:
     def wallet(self) -> Wallet:
         """The account of the owner's records, as they are now."""
         return Wallet(private_folder(self.path), self.name, self.records_digest())
+
+    def check_wallet(self, wallet: Wallet) -> None:
+        """Decline to sign with a wallet that was put back, note and all: the folder has contracts,
+        releases and a statement that are not in it."""
+        account, settled = wallet.account(), list[tuple[float, Path]]()
+        held = dict(account.open)
+        for path in self.wallets():
+            if path != wallet.path and (last := last_of(path)) is not None:  # of other records
+                held |= Balance.of(last).open
+        since, lost = time.time() - HELD.total_seconds(), False
+        for job in (self.path / "jobs").glob("*") if not self._one_job else ():
+            contract, release = job / CONTRACT, job / RELEASE
+            if (job / STATEMENT).exists():
+                settled.append(((job / STATEMENT).stat().st_mtime, job / STATEMENT))
+            elif job.name not in held:  # it may have lapsed
+                lost |= contract.exists() and contract.stat().st_mtime > since
+            elif release.exists():
+                with np.load(release, allow_pickle=False) as kept:
+                    lost |= int(kept["round"]) > held[job.name].last_round
+        for _, statement in sorted(settled, reverse=True):
+            said = json.loads(statement.read_text(encoding="utf-8"))
+            if said.get("records") == wallet.records:
+                spent = infinite(said["rho_so_far"]) * (1.0 - TOLERANCE)
+                lost |= account.jobs < said["jobs_so_far"] or account.spent < spent
+                break
+        if lost:
+            getLogger(__name__).error("%s was put back: restore the latest.", wallet.path)
+            raise Declined("the owner's wallet was put back to an earlier state")
 
     def neighbours(self) -> Neighbours:
         """The relation that the owner counts its privacy in, whatever a contract says."""

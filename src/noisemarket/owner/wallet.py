@@ -299,5 +299,12 @@ class Wallet:
         return BadInput("wallet", str(self.path), remedy)
 
 
+def last_of(file: Path) -> dict[str, Any] | None:
+    """The last line of a wallet, unchecked; None if it has none yet."""
+    with file.open("rb") as opened:
+        lines = parse_json_lines(last_line(opened)[1], file, "wallet", dict)
+    return lines[-1] if lines else None
+
+
 def _digest(line: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(line, sort_keys=True).encode()).hexdigest()

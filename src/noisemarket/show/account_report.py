@@ -14,13 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from noisemarket.errors import BadInput
-from noisemarket.files import last_line, parse_json_lines
 from noisemarket.formats import finite
 from noisemarket.ledger.money import format_micro
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.owner.agent import DELTA, OwnerAgent
 from noisemarket.owner.folder import CONTRACT, STATEMENT, OwnerFolder
-from noisemarket.owner.wallet import FREE, HOLD, RESERVE, SPEND, Reservation, Wallet
+from noisemarket.owner.wallet import FREE, HOLD, RESERVE, SPEND, Reservation, Wallet, last_of
 from noisemarket.privacy.zcdp import gaussian_epsilon, gaussian_rho
 from noisemarket.show.style import table_of
 
@@ -141,13 +140,6 @@ def _paid(path: Path) -> dict[str, int]:
     for file in path.glob(f"jobs/*/{STATEMENT}"):
         found[file.parent.name] = int(json.loads(file.read_text())["paid_micro"] or 0)
     return found
-
-
-def last_of(file: Path) -> dict[str, Any] | None:
-    """The last line of a wallet, unchecked; None if it has none yet."""
-    with file.open("rb") as opened:
-        lines = parse_json_lines(last_line(opened)[1], file, "wallet", dict)
-    return lines[-1] if lines else None
 
 
 def accounts_shown(document: Mapping[str, Any]) -> list[Table | str]:

@@ -297,9 +297,11 @@ def _draw_payments(axis: Axes, outcome: Outcome) -> None:
         axis.text(0.5, 0.5, "nothing is guaranteed", ha="center", transform=axis.transAxes)
         return
     groups: dict[tuple[bool, float], list[float]] = {}
+    names: dict[tuple[bool, float], list[str]] = {}
     for row in rows:
         group = row["saving"] > 0, round(row["epsilon"], 3)
         groups.setdefault(group, []).append(round(row["paid"], 2))
+        names.setdefault(group, []).append(row["owner"])
     most, largest = max(epsilon for _, epsilon in groups), 1
     few = sum(sold for sold, _ in groups) <= _SPOKEN
     for (sold, epsilon), payments in groups.items():
@@ -309,7 +311,10 @@ def _draw_payments(axis: Axes, outcome: Outcome) -> None:
             axis.scatter([epsilon], [paid], s=size, color=colour, alpha=0.5, linewidth=0)
             largest = max(largest, count)
         if few and sold:
-            words = f"{_owners(len(payments))}\n{_range(payments, '{:,.2f}')} each"
+            called = names[sold, epsilon]
+            spoken = len(called) <= _SPOKEN and not any(name.isdigit() for name in called)
+            words = listed(called) if spoken else _owners(len(payments))
+            words += f"\n{_range(payments, '{:,.2f}')}{' each' * (len(payments) > 1)}"
             _beside(axis, words, (epsilon, max(payments)), colour, left=epsilon > 0.6 * most)
     unsold = [epsilon for sold, epsilon in groups if not sold]
     if unsold:
