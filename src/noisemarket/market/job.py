@@ -76,7 +76,7 @@ from noisemarket.market.run_folder import (
     MarketFolder,
 )
 from noisemarket.owner.invitations import JobInvitation
-from noisemarket.owner.terms import WEIGHTS, contract_of, contracted, fits
+from noisemarket.owner.terms import CURRENCY, WEIGHTS, contract_of, contracted, fits
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.clock import floor_level
 from noisemarket.pricing.mechanism import Watch
@@ -226,6 +226,8 @@ class _OpenJob:
         environment, description = self.market.environment, self.market.order.job.data.description
         work, levels = work_of(scenario, len(environment), description), environment.levels
         work[WEIGHTS] = self.market.order.job.first_weights().size
+        if scenario.market.currency != UNITS:
+            work[CURRENCY] = scenario.market.currency
         invitation = JobInvitation(manifest.job, curator.public_key, work, levels)
         negotiation = self._negotiate(invitation, watch)
         if not negotiation.agreement.complete:
