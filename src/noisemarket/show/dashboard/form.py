@@ -6,7 +6,7 @@ Defaults, limits and meanings are the scenario's own; nothing is written down a 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from noisemarket.errors import BadInput
@@ -67,11 +67,10 @@ _SYMBOLS = {field: symbol for symbol, field in SYMBOLS.items()}
 KEYS = tuple(key for group in GROUPS.values() for key in group)
 
 
-def form(preset: str) -> dict[str, Any]:
-    """The form, filled in with the values of a preset."""
-    scenario = load_scenario(preset=preset)
+def form(preset: str, data: Sequence[str] = ()) -> dict[str, Any]:
+    """The form, filled in with the values of a preset; ``data`` are words that name other data."""
+    scenario = load_scenario(preset=preset, settings=data)
     return {
-        "data": DATA,
         "named_owners": bool(named_records(scenario.training.data)),
         "groups": [
             {"title": title, "fields": [_field(key, name, scenario) for key, name in keys.items()]}
@@ -96,12 +95,21 @@ def said_of(problem: BadInput) -> str:
     return f"This {words}"
 
 
-def all_wrong(preset: str, settings: Mapping[str, Any]) -> dict[str, str]:
+def words_of(own: Mapping[str, str], name: str) -> list[str]:
+    """Words for ``--set`` that name one of the user's own folders of data; none for no name."""
+    if name and name not in own:
+        raise BadInput(
+            "data", name, "is not among the folders that the dashboard was started with."
+        )
+    return [f"training.data={json.dumps(own[name])}"] if name else []
+
+
+def all_wrong(preset: str, settings: Mapping[str, Any], data: Sequence[str] = ()) -> dict[str, str]:
     """All that is wrong with settings: a sentence for each."""
     left, wrong = dict(settings), dict[str, str]()
     while True:
         try:
-            checked_settings(preset, left)
+            checked_settings(preset, left, data)
             return wrong
         except BadInput as problem:
             field = next((key for key in left if key.startswith(problem.field)), None)
@@ -117,9 +125,11 @@ def refused(problem: BadInput) -> RefusedForm:
     return RefusedForm({field or problem.field: problem.remedy if field else said_of(problem)})
 
 
-def checked_settings(preset: str, settings: Mapping[str, Any]) -> list[str]:
+def checked_settings(
+    preset: str, settings: Mapping[str, Any], data: Sequence[str] = ()
+) -> list[str]:
     """Settings as words for ``--set``, refused as the command line refuses them."""
-    words = []
+    words = [*data]
     for key, value in settings.items():
         if key not in KEYS:
             raise BadInput(key, value, f"is not on this form: {', '.join(KEYS)}.")
