@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from noisemarket.errors import BadInput
+from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.federated.data_files import named_records
 from noisemarket.federated.protections import PROTECTIONS
 from noisemarket.pricing import MECHANISMS, find_mechanism
@@ -81,12 +81,12 @@ def form(preset: str, data: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-class RefusedForm(BadInput):
+class RefusedForm(NoisemarketError):
     """What is wrong with a form: for each field a sentence."""
 
     def __init__(self, fields: Mapping[str, str]) -> None:
         self.fields = dict(fields)
-        super().__init__("form", ", ".join(fields), "cannot be used: see the fields.")
+        super().__init__(" ".join(f"{field}: {words}" for field, words in fields.items()))
 
 
 def said_of(problem: BadInput) -> str:
@@ -124,7 +124,10 @@ def all_wrong(preset: str, settings: Mapping[str, Any], data: Sequence[str] = ()
 def refused(problem: BadInput) -> RefusedForm:
     """The same for what a command refused, in a sentence that begins with a setting."""
     field = next((key for key in KEYS if problem.remedy.startswith(f"{key} ")), None)
-    return RefusedForm({field or problem.field: problem.remedy if field else said_of(problem)})
+    if field is None:
+        return RefusedForm({problem.field: said_of(problem)})
+    words = problem.remedy.removeprefix(field).strip()
+    return RefusedForm({field: f"This {words}"})
 
 
 def checked_settings(

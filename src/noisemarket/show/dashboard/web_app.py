@@ -85,6 +85,7 @@ _STATUS = (
     (TooManyViewers, 429),
     (WrongState, 409),
     (BadInput, 422),
+    (forms.RefusedForm, 422),
     (NoisemarketError, 409),
 )
 _REFUSED: dict[int | str, dict[str, Any]] = {
