@@ -27,7 +27,7 @@ EXAMPLES: dict[Callable[..., object], list[str]] = {
     run: ["run", "run mine.toml --set owners=20 --seed 7 --out runs/mine",
           "run --owners-folder consortium", "run --resume runs/mine"],
     dashboard: ["dashboard runs --port 8080"],
-    negotiate: ["negotiate --preset paper --mechanism dypp --contracts contracts.csv"],
+    negotiate: ["negotiate --preset paper --mechanism dypp"],
     compare: ["compare --mechanisms clock,dypp,pain_fl,uniform --set owners=50"],
     reproduce: ["reproduce --seeds 5 --out runs/reproduction",
                 "reproduce mine.toml --out runs/claims"],

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
@@ -20,7 +18,6 @@ from noisemarket.cli.common import (
     show,
     stoppable,
     with_surface,
-    writable_file,
 )
 from noisemarket.errors import Interrupted
 
@@ -31,9 +28,6 @@ if TYPE_CHECKING:
     from noisemarket.pricing.mechanism import Progress as Done
     from noisemarket.scenario import Scenario
 
-PARTIAL = "contracts.partial.csv"
-_FLUSH_SECONDS = 2.0
-
 
 def negotiate(
     file: opt.File = None,
@@ -43,9 +37,6 @@ def negotiate(
     budget: opt.Budget = None,
     target_accuracy: opt.TargetAccuracy = None,
     seed: opt.Seed = None,
-    contracts: Annotated[
-        str | None, Option(metavar="FILE", help="Also write the contracts to this CSV file.")
-    ] = None,
     figures: Annotated[bool, Option("--figures", help="Also draw the game.")] = False,
     out: opt.Out = None,
     overwrite: opt.Overwrite = False,
@@ -53,7 +44,6 @@ def negotiate(
     as_json: opt.Json = False,
 ) -> None:
     """Play the pricing game and compare the result with the exact equilibrium."""
-    from noisemarket.files import write_atomic
     from noisemarket.market.negotiation import Negotiation, run_options
     from noisemarket.market.orders import with_caps
     from noisemarket.pricing import find_mechanism
@@ -70,7 +60,6 @@ def negotiate(
     chosen = find_mechanism(scenario.mechanism)
     environment = with_caps(scenario)
     chosen.check(environment, run_options(scenario))
-    writable_file("--contracts", contracts)
     scenario = with_surface(scenario, workers)
     environment = replace(environment, surface=find_surface(scenario.surface_name()))
     with new_folder(scenario, scenario.mechanism, out, overwrite, file) as folder:
@@ -78,9 +67,6 @@ def negotiate(
         result = Negotiation(scenario, environment, agreement)
         done = [int(i) for i in agreement.done.nonzero()[0]]
         drawn = write_run(folder, result, figures=figures) if done else []
-        if contracts is not None:
-            write_atomic(Path(contracts), result.contracts_csv())
-        folder.remove(PARTIAL)
         state = "complete" if agreement.complete else "incomplete"
         folder.status(state, owners=len(environment), owners_done=len(done))
     if not agreement.complete:
@@ -102,33 +88,16 @@ def _play(
     folder: RunFolder,
     workers: int | None,
 ) -> Agreement:
-    """Run the mechanism; finished owners are saved now and then, in case the run is killed."""
+    """Run the mechanism, and note its progress."""
     from noisemarket.market.events import writing
     from noisemarket.market.negotiation import run_options
-    from noisemarket.pricing.tables import contracts_csv
     from noisemarket.show.style import name_of
-
-    finished: list[Done] = []
-    flushed = time.monotonic()
-
-    def flush() -> None:
-        nonlocal flushed
-        started = (folder.path / PARTIAL).exists()
-        parts = [contracts_csv(environment, done.contracts, done.owners) for done in finished]
-        rows = [text.partition("\n") for text in parts]
-        head = [] if started else ["".join(rows[0][:2])]
-        folder.append(PARTIAL, "".join(head + [row[2] for row in rows]), private=True)
-        finished.clear()
-        flushed = time.monotonic()
 
     with stoppable() as stop, progress("owners") as bar:
         line = bar.add_task(f"negotiating, {name_of(scenario.mechanism)}", total=len(environment))
 
         def watch(done: Done) -> None:
             bar.update(line, completed=done.done)
-            finished.append(done)
-            if time.monotonic() - flushed > _FLUSH_SECONDS:
-                flush()
 
         def note(line: object) -> None:
             folder.append("events.jsonl", json.dumps(line) + "\n", private=True)

@@ -35,7 +35,7 @@ from noisemarket.pricing.oracles import NoDP, UniformDP
 from noisemarket.pricing.rule import Rule
 from noisemarket.scenario import Scenario, dump_scenario
 from noisemarket.study.lying import mean_and_most, most_gained_by_lying
-from noisemarket.study.results import NO_TRADE, GameRow, Row
+from noisemarket.study.results import NO_TRADE, Case, GameRow, Row
 from noisemarket.study.trainings import TRAININGS, Orders, TrainingFile, TrainingTask, data_of
 
 SEEDS = 10
@@ -103,27 +103,15 @@ def check(scenario: Scenario, parts: Parts, *, trained: bool = True) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Decision:
-    """A mechanism's decision in one case; arrays have a value for each owner.
+class Decision(Case):
+    """A mechanism's decision in one case: each owner's noise, and what the contracts are worth.
 
-    ``gains`` are over no trade. ``welfare_prices`` is what a point of quality and a unit of money
-    are worth to the curator, and a unit of money to an owner. ``lying`` is the most that any owner
-    could gain by lying, for the first seed; None where it is not known, or where a budget could cut
-    deals that a mechanism made without knowing it.
-    ``worth`` is what the contracts are worth by the loss surface.
+    ``welfare_prices`` is what a point of quality and a unit of money are worth to the curator, and
+    a unit of money to an owner.
     """
 
-    mechanism: str
-    budget: float | None
-    seed: int
     sigma: FloatArray
-    gains: FloatArray
-    paid: float
-    sellers: int
     welfare_prices: tuple[float, float, float]
-    seconds: float
-    messages: float | None
-    lying: float | None
     worth: Worth
 
 
@@ -196,19 +184,23 @@ def _decisions(
             raise Interrupted("stopped; finished trainings are saved.")
         micro = None if budget is None else to_micro(budget, "budget")
         struck = within_budget(environment, made.contracts, micro)
+        gains = side.payoffs_of(struck.saving, struck.payment) - side.base()
+        found = worth(environment, struck)
         yield Decision(
             mechanism=name,
             budget=budget,
             seed=scenario.seed,
-            sigma=left[struck.saving],
-            gains=side.payoffs_of(struck.saving, struck.payment) - side.base(),
             paid=float(levels.payments[struck.payment].sum()),
+            predicted_value=found.predicted_value,
+            owners_surplus=float(gains.sum()),
+            worse_off=int((gains < -1e-9).sum()),
             sellers=int((struck.saving > 0).sum()),
-            welfare_prices=(joint.quality_price, joint.money_price, environment.payment_value),
-            seconds=seconds,
+            lying_gain=lying if _lying_is_known(mechanism, environment, budget) else None,
             messages=made.messages,
-            lying=lying if _lying_is_known(mechanism, environment, budget) else None,
-            worth=worth(environment, struck),
+            seconds=seconds,
+            sigma=left[struck.saving],
+            welfare_prices=(joint.quality_price, joint.money_price, environment.payment_value),
+            worth=found,
         )
 
 
@@ -284,29 +276,18 @@ def _row(
     """A decision with the accuracies after each round and each owner's epsilon, under it and
     without trade."""
     quality_price, money_price, owners_price = decision.welfare_prices
-    paid, surplus = decision.paid, float(decision.gains.sum())
-    value = quality_price * (accuracies[-1] - no_trade[-1]) - money_price * paid
-    welfare = (
-        value / money_price + surplus / owners_price if money_price * owners_price > 0 else None
-    )
+    value = quality_price * (accuracies[-1] - no_trade[-1]) - money_price * decision.paid
+    welfare = None
+    if money_price * owners_price > 0:
+        welfare = value / money_price + decision.owners_surplus / owners_price
     bounded = bool(np.isfinite(epsilon_before).all())
     sold = epsilon - epsilon_before if bounded else np.full(len(epsilon), np.inf)
     return Row(
-        mechanism=decision.mechanism,
-        budget=decision.budget,
-        seed=decision.seed,
-        paid=paid,
+        **decision.case(),
         accuracy=accuracies[-1],
-        predicted_value=decision.worth.predicted_value,
         trained_value=value,
-        owners_surplus=surplus,
         social_welfare=welfare,
-        worse_off=_worse_off(decision),
-        sellers=decision.sellers,
         epsilon_sold=finite(float(sold.sum())),
-        lying_gain=decision.lying,
-        messages=decision.messages,
-        seconds=decision.seconds,
         accuracy_per_round=list(accuracies),
     )
 
@@ -319,25 +300,11 @@ def _no_trade_first(plan: Plan) -> Plan:
 def _game_row(decision: Decision) -> GameRow:
     found = decision.worth
     return GameRow(
-        mechanism=decision.mechanism,
-        budget=decision.budget,
-        seed=decision.seed,
-        paid=decision.paid,
+        **decision.case(),
         mean_saving=found.mean_saving,
         curator_gain=found.curator_gain,
         model_quality=found.model_quality,
-        predicted_value=found.predicted_value,
-        owners_surplus=float(decision.gains.sum()),
-        worse_off=_worse_off(decision),
-        sellers=decision.sellers,
-        lying_gain=decision.lying,
-        messages=decision.messages,
-        seconds=decision.seconds,
     )
-
-
-def _worse_off(decision: Decision) -> int:
-    return int((decision.gains < -1e-9).sum())
 
 
 # In one call

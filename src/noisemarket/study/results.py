@@ -28,15 +28,39 @@ Pair = tuple[float | None, str, str]
 
 
 @dataclass(frozen=True)
-class Row:
-    """The result of a case: mechanism, budget (None: no limit) and seed.
+class Case:
+    """A mechanism under a budget (None: no limit) with a seed, and what was agreed.
 
-    ``accuracy`` is of the deployed model, in per cent. The curator's value over no trade of the
-    same seed is ``trained_value`` by that accuracy and the payments; ``predicted_value`` by the
-    loss surface, before any training. ``social_welfare`` adds both sides as trained, in units of
-    money, each by what money is worth to it: None where it is worth nothing to one of them.
-    ``epsilon_sold`` is None without bound; ``lying_gain`` is the most that an owner gains by any
-    misreport, known for the first seed only.
+    The curator's ``predicted_value`` by the loss surface and ``owners_surplus`` are over no trade.
+    ``lying_gain`` is the most that an owner gains by any misreport, known for the first seed only;
+    None also where a budget could cut deals that a mechanism made without knowing it.
+    """
+
+    mechanism: str
+    budget: float | None
+    seed: int
+    paid: float
+    predicted_value: float
+    owners_surplus: float
+    worse_off: int
+    sellers: int
+    lying_gain: float | None
+    messages: float | None
+    seconds: float
+
+    def case(self) -> dict[str, Any]:
+        """These values, for a row that says more."""
+        return {one.name: getattr(self, one.name) for one in fields(Case)}
+
+
+@dataclass(frozen=True)
+class Row(Case):
+    """The result of a case through to the model.
+
+    ``accuracy`` is of the deployed model, in per cent; ``trained_value`` is the curator's value
+    over no trade of the same seed, by that accuracy and the payments. ``social_welfare`` adds both
+    sides as trained, in units of money, each by what money is worth to it: None where it is worth
+    nothing to one of them. ``epsilon_sold`` is None without bound.
 
     Example:
         ::
@@ -45,31 +69,19 @@ class Row:
             table = pandas.DataFrame(map(vars, rows))
     """
 
-    mechanism: str
-    budget: float | None
-    seed: int
-    paid: float
     accuracy: float
-    predicted_value: float
     trained_value: float
-    owners_surplus: float
     social_welfare: float | None
-    worse_off: int
-    sellers: int
     epsilon_sold: float | None
-    lying_gain: float | None
-    messages: float | None
-    seconds: float
     accuracy_per_round: list[float]
 
 
 @dataclass(frozen=True)
-class GameRow:
-    """The result of a case without training: what was agreed, and its worth by the loss surface.
+class GameRow(Case):
+    """The result of a case without training.
 
     ``mean_saving`` and ``curator_gain`` are per owner, as in the paper's game; ``model_quality`` is
-    that of the one model that all train, in per cent, and ``predicted_value`` what all contracts
-    are worth to its curator, over no trade. The rest is as in ``Row``.
+    that of the one model that all train, in per cent.
 
     Example:
         >>> import noisemarket as nm
@@ -79,20 +91,9 @@ class GameRow:
         (69.2, 16.0)
     """
 
-    mechanism: str
-    budget: float | None
-    seed: int
-    paid: float
     mean_saving: float
     curator_gain: float
     model_quality: float
-    predicted_value: float
-    owners_surplus: float
-    worse_off: int
-    sellers: int
-    lying_gain: float | None
-    messages: float | None
-    seconds: float
 
 
 AVERAGED = tuple(

@@ -31,7 +31,6 @@ from noisemarket.show.dashboard.live import thinned
 from noisemarket.show.dashboard.run_store import (
     COMPARISON,
     CONTRACTS,
-    PARTIAL,
     SCENARIO,
     SUMMARY,
     RunLedger,
@@ -127,7 +126,7 @@ def contract_rows(store: RunStore, run: str) -> list[Row]:
     """One row per owner: from the outcome of a settled market, from the ledger while it runs; of a
     negotiation alone from its contracts."""
     ledger = ledger_of(store, run)
-    files = store.stamp(run, OUTCOME, CONTRACTS, PARTIAL)
+    files = store.stamp(run, OUTCOME, CONTRACTS)
     own = None if ledger is None else ledger.stamp or time.monotonic() // SERVER_SECONDS
     stamp = None if ledger is None else ledger.location, own, files
 
@@ -136,7 +135,7 @@ def contract_rows(store: RunStore, run: str) -> list[Row]:
             return [_outcome_row(one) for one in Outcome.load(settled.parent).owners]
         if ledger is not None and (rows := _from_ledger(ledger)):
             return rows
-        path = store.file(run, CONTRACTS) or store.file(run, PARTIAL)
+        path = store.file(run, CONTRACTS)
         return _from_csv(path) if path else []
 
     rows: list[Row] = store.answers.get(("contracts", run), stamp, read)

@@ -27,7 +27,7 @@ from noisemarket.market.summary import deployed
 
 RUNNING, COMPLETE, INCOMPLETE = "running", "complete", "incomplete"
 SUMMARY, SCENARIO, COMPARISON = "summary.json", "scenario.toml", "comparison.json"
-CONTRACTS, PARTIAL = "contracts.csv", "contracts.partial.csv"
+CONTRACTS = "contracts.csv"
 SEASON, CLAIMS, METRICS = "season.json", "claims.json", "curator/metrics.jsonl"
 JOB_OF = " job "
 LOGS = ".dashboard"
@@ -38,7 +38,7 @@ _FILES = {
     "reproduction": (CLAIMS,),
     "compare": (COMPARISON, "plan.json"),
     "calibrate": ("calibration.json",),
-    "negotiate": (CONTRACTS, PARTIAL),
+    "negotiate": (CONTRACTS,),
 }
 """What tells which command wrote a run folder, where its status does not."""
 
