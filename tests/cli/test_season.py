@@ -26,6 +26,7 @@ from noisemarket.pricing import find_mechanism
 from noisemarket.scenario import Scenario, dump_scenario, load_scenario
 from noisemarket.scenario.load import jobs_of
 from noisemarket.show import market_report
+from noisemarket.show.season_report import season_table
 
 SEASON = """
 mechanism = "equilibrium"
@@ -107,6 +108,8 @@ def test_a_season_runs_and_goes_on_where_it_was_stopped(
     spent = [row["rho"] for row in rows]
     assert spent == sorted(spent)
     assert (out / "figures" / "season.png").exists()
+    table = season_table(rows, "EUR")
+    assert "paid, EUR" in [column.header for column in table.columns]
     with open_ledger(out / "consortium", create=False) as ledger:
         verify(ledger)
         assert [one.settled for one in jobs(ledger)] == [True] * 3

@@ -1,10 +1,13 @@
 """Curators at once on the same owners, killed at random: what their wallets must hold.
 
     python -m tests.market.curators --kills 300 --curators 8 --seed 7        (make torture)
+    python -m tests.market.curators --kills 20 --curators 2 --engine flower
 
 Every curator is a process that runs a job of its own with the same lasting owners, whose budget is
-too small for all of the jobs. Processes are killed and started again until every job is done, or
-nobody has privacy left for it. After every kill this must hold for every owner's wallet:
+too small for all of the jobs. With ``--engine flower`` it is a ServerApp, whose owners answer in
+workers of Flower's simulation, and these are killed with it. Processes are killed and started again
+until every job is done, or nobody has privacy left for it. After every kill this must hold for
+every owner's wallet:
 
 - no line is lost or changed, and reserved plus spent is within the budget;
 - what was spent is what dp_accounting composes of the same releases, to 1e-9;
@@ -16,6 +19,7 @@ When all are done no reservation is left, and every round that a job charged was
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import os
 import random
@@ -27,16 +31,21 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import psutil
 from dp_accounting import GaussianDpEvent
 from dp_accounting.rdp import RdpAccountant
 from tests.market.common import here, job_name, scenario, write_images
 
+from noisemarket.errors import NoisemarketError
 from noisemarket.market.job import NobodySigned
+from noisemarket.market.orders import prepare
 from noisemarket.owner.folder import CONTRACT, STATEMENT
 from noisemarket.owner.wallet import Balance, Reservation, Wallet, last_of
 from noisemarket.privacy.accountant import read_journal
+from noisemarket.scenario import Scenario
 
 OWNERS, ROUNDS = 2, 2
+FLOWER = "flower"
 ORDER = 8.0
 NOBODY = 3
 """How a curator ends for whom no owner has privacy left."""
@@ -89,7 +98,8 @@ def ended_well(root: Path, runs: list[Path]) -> None:
     charged = Counter(
         (job_name(run), str(charge.owner), charge.round)
         for run in runs
-        for charge in read_journal(run / "owners" / "privacy.journal").charges
+        for path in run.glob("*/privacy.journal")
+        for charge in read_journal(path).charges
     )
     if spent != charged:
         raise Violation(f"wallets and journals differ: {(spent - charged) + (charged - spent)}")
@@ -98,24 +108,39 @@ def ended_well(root: Path, runs: list[Path]) -> None:
             raise Violation(f"{wallet.owner} keeps a reservation: {wallet.account().open}")
 
 
-def begin(images: Path, folder: Path, root: Path, budget: float) -> int:
-    """A child that runs or resumes a curator's job; gives its number."""
+def small(images: Path, engine: str, **more: float) -> Scenario:
+    """The job of every curator. Over Flower owners are asked."""
+    mechanism = "clock" if engine == FLOWER else "equilibrium"
+    return scenario(
+        images, owners=OWNERS, rounds=ROUNDS, model="features", noise="secure",
+        mechanism=mechanism, **more,
+    )  # fmt: skip
+
+
+def begin(images: Path, folder: Path, root: Path, budget: float, engine: str) -> int:
+    """A child that runs or resumes a curator's job; gives its number, which is its group's."""
     pid = os.fork()
     if pid:
         return pid
     code = 1
     try:
+        os.setsid()
         out = os.open(folder.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.dup2(out, 1)
         os.dup2(out, 2)
-        made = scenario(
-            images, owners=OWNERS, rounds=ROUNDS, model="features", rho_budget=budget,
-            noise="secure",
-        )  # fmt: skip
-        here(made, folder, owners=root).finish()
+        made = small(images, engine, rho_budget=budget)
+        if engine == FLOWER:
+            from noisemarket.flower.simulation import run_simulation
+
+            run_simulation(prepare(made), folder, workers=1, owners=root).finish()
+        else:
+            here(made, folder, owners=root).finish()
         code = 0
     except NobodySigned:
         code = NOBODY
+    except NoisemarketError as problem:
+        code = NOBODY if "No owner has" in str(problem) else 1
+        print(problem)
     except BaseException:
         import traceback
 
@@ -126,17 +151,31 @@ def begin(images: Path, folder: Path, root: Path, budget: float) -> int:
         os._exit(code)
 
 
-def wave(place: Path, images: Path, curators: int, kills: int, rng: random.Random) -> int:
+def end(pid: int) -> None:
+    """Kill a child with all that it has started."""
+    family = psutil.Process(pid).children(recursive=True)
+    os.killpg(pid, signal.SIGKILL)
+    for one in family:  # of other groups
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.kill()
+    os.waitpid(pid, 0)
+
+
+def wave(
+    place: Path, images: Path, curators: int, kills: int, rng: random.Random, engine: str
+) -> int:
     """Some curators at once on new owners, until all are done; gives how many were killed."""
     root, killed = place / "consortium", 0
-    budget = _cost(images, place / "alone") * curators * 0.6
+    made, longest = small(images, engine), 30.0 if engine == FLOWER else 0.3
+    alone = here(made, place / "alone").finish()
+    budget = max(owner.rho for owner in alone.owners) * curators * 0.6
     left = {place / f"run-{number}": 0 for number in range(curators)}
     done: list[Path] = []
     try:
         for folder in left:
-            left[folder] = begin(images, folder, root, budget)
+            left[folder] = begin(images, folder, root, budget, engine)
         while left:
-            time.sleep(rng.uniform(0.0, 0.3))
+            time.sleep(rng.uniform(0.0, longest if killed < kills else 0.3))
             for folder, pid in list(left.items()):
                 ended, status = os.waitpid(pid, os.WNOHANG)
                 if not ended:
@@ -149,27 +188,18 @@ def wave(place: Path, images: Path, curators: int, kills: int, rng: random.Rando
                 done += [folder] if code == 0 else []
             if left and killed < kills:
                 folder = rng.choice(list(left))
-                pid = left.pop(folder)
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
+                end(left.pop(folder))
                 killed += 1
                 look(root, budget)
-                left[folder] = begin(images, folder, root, budget)
+                left[folder] = begin(images, folder, root, budget, engine)
         look(root, budget)
         ended_well(root, done)
         if not done or len(done) == curators:
             raise Violation(f"{len(done)} of {curators} jobs were done: the budget decides nothing")
     finally:
         for pid in left.values():
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+            end(pid)
     return killed
-
-
-def _cost(images: Path, folder: Path) -> float:
-    """What a job costs an owner at most."""
-    made = scenario(images, owners=OWNERS, rounds=ROUNDS, model="features", noise="secure")
-    return max(owner.rho for owner in here(made, folder).finish().owners)
 
 
 def run(words: list[str] | None = None) -> int:
@@ -178,6 +208,7 @@ def run(words: list[str] | None = None) -> int:
     options.add_argument("--kills", type=int, default=60, help="kills in all; by default 60")
     options.add_argument("--curators", type=int, default=8, help="at once; by default 8")
     options.add_argument("--wave", type=int, default=20, help="kills of one set of owners")
+    options.add_argument("--engine", choices=("embedded", FLOWER), default="embedded")
     options.add_argument("--seed", default=str(time.time_ns()), help="of all that is drawn")
     given = options.parse_args(words)
     print(f"seed {given.seed}", flush=True)
@@ -189,7 +220,7 @@ def run(words: list[str] | None = None) -> int:
             folder = place / f"wave-{waves}"
             folder.mkdir()
             wanted = min(given.wave, given.kills - kills)
-            kills += wave(folder, images, given.curators, wanted, rng)
+            kills += wave(folder, images, given.curators, wanted, rng, given.engine)
             waves += 1
             print(f"{kills} kills, {waves * given.curators} jobs", flush=True)
             shutil.rmtree(folder)

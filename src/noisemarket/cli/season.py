@@ -54,6 +54,7 @@ def _jobs(
     given = {**choices, "owners_folder": str(root), "renew": True}
     rows: list[dict[str, Any]] = []
     earlier: list[PreparedMarket] = []
+    currency = scenario.market.currency
     with folder:
         for number, (name, job) in enumerate(jobs_of(scenario), start=1):
             path = folder.path / "jobs" / f"{number:02d}"
@@ -76,11 +77,11 @@ def _jobs(
             folder.write_json(SEASON, rows)
         folder.write_json(SEASON, rows)
         folder.write_text("season.csv", report.season_csv(rows))
-        figures = report.draw_season(folder.path / "figures", rows)
+        figures = report.draw_season(folder.path / "figures", rows, currency)
         folder.status("complete", jobs=len(rows))
     said = [f"Job {row['job']}: {row['problem']}" for row in rows if row["problem"]]
     said += [*paths(folder, figures), f"Owners and their wallets: noisemarket owner account {root}"]
-    show(as_json, {"jobs": rows}, report.season_table(rows), *said)
+    show(as_json, {"jobs": rows}, report.season_table(rows, currency), *said)
 
 
 def _open(

@@ -11,7 +11,7 @@ from typing import Any
 from rich.table import Table
 
 from noisemarket.formats import csv_text
-from noisemarket.ledger.money import MICRO
+from noisemarket.ledger.money import MICRO, UNITS
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.show.account_report import ACCOUNTS, write_accounts
 from noisemarket.show.style import figure, label, save, table_of
@@ -77,9 +77,9 @@ def season_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     return csv_text(COLUMNS, ([one[name] for name in COLUMNS] for one in rows))
 
 
-def season_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+def season_table(rows: Sequence[Mapping[str, Any]], currency: str = UNITS) -> Table:
     """The jobs on the screen."""
-    heads = ("accuracy", "owners", "sellers", "run dry", "paid", "epsilon so far",
+    heads = ("accuracy", "owners", "sellers", "run dry", f"paid, {currency}", "epsilon so far",
              "budget left", "least left")  # fmt: skip
     table = table_of("Season", "job", *heads)
     for one in rows:
@@ -96,7 +96,9 @@ def _shown(value: float | None, form: str) -> str:
     return "-" if value is None else form.format(value)
 
 
-def draw_season(folder: Path, rows: Sequence[Mapping[str, Any]]) -> list[Path]:
+def draw_season(
+    folder: Path, rows: Sequence[Mapping[str, Any]], currency: str = UNITS
+) -> list[Path]:
     """Four panels over the jobs: accuracy, money, privacy left, who sells and who is dry."""
     canvas, axes = figure(2, rows=2, size=(5.6, 3.2))
     jobs, names = range(1, len(rows) + 1), [one["job"] for one in rows]
@@ -108,7 +110,7 @@ def draw_season(folder: Path, rows: Sequence[Mapping[str, Any]]) -> list[Path]:
     line(axes[0, 0], "accuracy", color="#0064cb")
     label(axes[0, 0], "Accuracy of the model", "", "per cent")
     axes[0, 1].bar(jobs, [one["paid"] for one in rows], color="#1f825f")
-    label(axes[0, 1], "Money paid to owners", "", "money")
+    label(axes[0, 1], "Money paid to owners", "", currency)
     line(axes[1, 0], "left_median", color="#672699", label="median owner")
     line(axes[1, 0], "left_least", color="#b74900", label="least", linestyle="--")
     axes[1, 0].set_ylim(0.0, 1.02)
