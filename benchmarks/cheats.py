@@ -233,7 +233,7 @@ def honest_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-POISONS = "push", "wrong_labels", "free_rider", "backdoor"
+POISONS = "push", "soft_push", "wrong_labels", "free_rider", "backdoor"
 """Cheats whose noise is right: no test of noise can find them, and they are paid."""
 
 RECORDS, TESTED = 20_000, 2000

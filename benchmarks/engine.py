@@ -1,14 +1,18 @@
-"""What a round of the default model costs in CPU seconds, beside NumPy and PyTorch in one run.
+"""What a round, a start and the demo cost, beside peers in one run.
 
-    python -m benchmarks engine            the round beside its peers, and 1,000 owners
-    python -m benchmarks engine --owners 1000 10000
-    python -m benchmarks engine --quick    tiny sizes: shows that everything runs, no more
+    python -m benchmarks engine                          all of the table
+    python -m benchmarks engine --only many --owners 100000
+    python -m benchmarks engine --quick                  tiny sizes: shows that everything runs
 
-100 owners with 600 MNIST images each, features and protection as in the ``market`` preset: every
-record's gradient is clipped. All take turns in one process on one thread; a figure is the least of
-all turns. Peers draw noise that is not secure, and neither keep an account nor test the model. With
-many owners, who hold the same images again, two worker processes train: their CPU seconds and this
-process's are added. The table goes into benchmarks/README.md.
+**rounds**: 100 owners with 600 MNIST images each, features and protection as in the ``market``
+preset: every record's step is clipped. All take turns in one process on one thread; a figure is the
+least CPU seconds of all turns. Peers draw noise that is not secure, and neither keep an account nor
+test the model. Flower's simulation runs with two actors: their CPU seconds and its own are added.
+**many**: many owners, who hold the same images again; CPU seconds of two workers and the main
+process together. **pairs**: the curator's comparison of all uploads of a round. **starts**: user
+seconds of commands, the least of several. **demo**: CPU seconds and peak memory of ``noisemarket
+run``. **clipping**: a step of the CNN with every record clipped, beside Opacus where it is
+installed (see "What they need" in benchmarks/README.md).
 """
 
 from __future__ import annotations
@@ -16,8 +20,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
+from itertools import pairwise
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy
 
@@ -25,6 +37,7 @@ import numpy as np
 import psutil
 
 from benchmarks.peers.task import Task, load, shares
+from benchmarks.process_tree import ProcessTree
 from benchmarks.results_page.common import RESULTS
 from noisemarket.federated.engine import Engine, Job
 from noisemarket.federated.models.linear import LinearMaker
@@ -35,12 +48,14 @@ from noisemarket.machine import Effort
 from noisemarket.market.local_engine import LocalEngine, SerialEngine
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.noise import SecureNoise
+from noisemarket.privacy.noise_check import SKETCH_BITS, alike
 from noisemarket.privacy.zcdp import Neighbours
 
 SIGMA, SERVER_RATE, WORKERS = 0.6, 6.0, 2
 PROTECTION = PerRecord()
 CLIP, RATE = PROTECTION.clip, PROTECTION.rate
 IMAGES = 60_000
+SECURE_NOISE = "secure noise of all owners (part of ours)"
 
 
 def job_of(owners: int, each: int) -> Job:
@@ -99,31 +114,19 @@ def peers(job: Job) -> dict[str, Callable[[], object]]:
         import torch
     except ModuleNotFoundError:
         return found
+    from benchmarks.peers import linear_loop
+
     torch.set_num_threads(1)
     weights = torch.zeros(start.shape)
     tensors = [(torch.tensor(features), torch.tensor(marks)) for features, marks in own]
-
-    def torch_batched() -> object:
-        mean = torch.zeros_like(weights)
-        for features, marks in tensors:
-            wrong = torch.softmax(features @ weights.T, 1) - torch.eye(10)[marks]
-            steps = -RATE * torch.bmm(wrong[:, :, None], features[:, None, :])
-            shares = torch.clamp(CLIP / steps.flatten(1).norm(dim=1), max=1.0)
-            mean += (steps * shares[:, None, None]).mean(0) + SIGMA * torch.randn_like(mean)
-        return mean
-
-    def torch_norms() -> object:
-        mean = torch.zeros_like(weights)
-        for features, marks in tensors:
-            wrong = torch.softmax(features @ weights.T, 1) - torch.eye(10)[marks]
-            lengths = RATE * wrong.norm(dim=1) * features.norm(dim=1)
-            shares = torch.clamp(CLIP / lengths, max=1.0)
-            mean -= RATE / len(marks) * (wrong * shares[:, None]).T @ features
-            mean += SIGMA * torch.randn_like(mean)
-        return mean
-
-    found[f"PyTorch {torch.__version__}, an owner's steps as one array"] = torch_batched
-    found["the same, norms without forming the steps"] = torch_norms
+    for name, steps in (
+        ("steps as one array", "batched"),
+        ("norms without forming steps", "norms"),
+    ):
+        step = linear_loop.STEPS[steps]
+        found[f"PyTorch {torch.__version__}, {name}"] = partial(
+            linear_loop.round_of, step, weights, tensors
+        )
     return found
 
 
@@ -135,9 +138,7 @@ def contest(job: Job, turns: int) -> dict[str, float]:
         "noisemarket, whole round": lambda: next(rounds),
         "noisemarket, training only": lambda: bare.train(1, first, owners),
         **peers(job),
-        "secure noise of all owners (part of ours)": lambda: [
-            SecureNoise().gaussians(first.size) for _ in owners
-        ],
+        SECURE_NOISE: lambda: [SecureNoise().gaussians(first.size) for _ in owners],
     }
     spent = dict.fromkeys(contestants, float("inf"))
     for _ in range(turns):
@@ -167,22 +168,126 @@ def many(owners: int, each: int, turns: int) -> float:
     return min(spent)
 
 
+def flower(owners: int, each: int) -> float:
+    """CPU seconds of a round of Flower's simulation, the least of the rounds after the first."""
+    tree, task = ProcessTree(), json.dumps({"owners": owners, "each": each, "rounds": 4})
+    quiet = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    command, seen = [sys.executable, "-m", "benchmarks.peers.linear_flower", task], []
+    with tempfile.TemporaryDirectory() as home, subprocess.Popen(
+        command, env=os.environ | quiet | {"FLWR_HOME": home},
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    ) as run:  # fmt: skip
+        assert run.stdout is not None
+        seen = [tree.cpu() for line in run.stdout if line.startswith('@{"round"')]
+    if len(seen) < 4:
+        raise SystemExit("Flower's simulation failed: install the extra flower-simulation.")
+    return min(later - sooner for sooner, later in pairwise(seen))
+
+
+def starts(turns: int) -> dict[str, float]:
+    """User seconds of commands, the least of several; of the first with an empty cache once."""
+    clock = ["negotiate", "--mechanism", "clock"]
+    commands = {
+        "noisemarket --help": ["--help"],
+        "negotiate, clock auction": clock,
+        "negotiate --json, clock auction": [*clock, "--json"],
+        "negotiate, DyPP": ["negotiate"],
+    }
+
+    def spent(words: list[str], cache: str, scratch: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        subprocess.run(
+            [sys.executable, "-m", "noisemarket", *words], cwd=scratch, check=True,
+            env=os.environ | {"NUMBA_CACHE_DIR": cache}, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+
+    with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as scratch:
+        found = {"negotiate, DyPP, nothing compiled yet": spent(["negotiate"], cache, scratch)}
+        for name, words in commands.items():
+            found[name] = min(spent(words, cache, scratch) for _ in range(turns))
+    return found
+
+
+def demo() -> dict[str, float]:
+    """CPU seconds and peak memory of the demo's job, with what it compiles already compiled."""
+    tree, peak = ProcessTree(), 0.0
+    with tempfile.TemporaryDirectory() as scratch:
+        words = ["run", "--json", "--out", f"{scratch}/demo"]
+        before, command = tree.cpu(), [sys.executable, "-m", "noisemarket", *words]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as run:
+            while run.poll() is None:
+                peak = max(peak, tree.memory())
+                time.sleep(0.2)
+        return {"CPU seconds": tree.cpu() - before, "peak GB": peak / 1000.0}
+
+
+def clipping() -> dict[str, float] | str:
+    """CPU seconds of a batch of 64 records of the CNN, each clipped; or why there are none."""
+    if find_spec("opacus") is None:
+        return "Opacus is not installed in this environment"
+    task = json.dumps({"options": {"batches": "4", "turns": "3"}})
+    command = [sys.executable, "-m", "benchmarks.peers.clipping", task]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    said = [json.loads(line[1:]) for line in done.stdout.splitlines() if line.startswith("@")]
+    name = f"Opacus {version('opacus')}"
+    return {
+        f"{'noisemarket' if who == 'ours' else f'{name}, {who}'}, {one['network']}": seconds
+        for one in said
+        if one.get("noise")
+        for who, seconds in one["seconds"].items()
+    }
+
+
+def pairs(owners: int, turns: int) -> dict[str, float]:
+    """CPU seconds of the curator's comparison of two sketches; a round of many has all pairs."""
+    uploads = np.random.default_rng(1).standard_normal((owners, SKETCH_BITS)).astype(np.float32)
+    spent = []
+    for _ in range(turns):
+        start = time.process_time()
+        assert not list(alike(uploads, np.full(owners, CLIP / SIGMA), 1e-12))
+        spent.append(time.process_time() - start)
+    return {"owners": owners, "seconds a pair": min(spent) / (owners * (owners - 1) / 2)}
+
+
+PARTS = ("rounds", "many", "pairs", "starts", "demo", "clipping")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--turns", type=int, default=15, help="rounds of each contestant")
-    parser.add_argument("--owners", type=int, nargs="*", default=[1000], help="sizes with workers")
+    sizes = [1000, 10_000]
+    parser.add_argument("--owners", type=int, nargs="*", default=sizes, help="sizes with workers")
+    parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS, help="parts to measure")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: only to see that it runs")
     options = parser.parse_args()
     effort, owners, each = Effort(), *((4, 60) if options.quick else (100, 600))
     turns, sizes = (2, [8]) if options.quick else (options.turns, options.owners)
-    spent = contest(job_of(owners, each), turns)
-    grown = {str(size): many(size, each, max(2, turns // 5)) for size in sizes}
-    found = {"rounds": spent, "many": grown, "command": "python -m benchmarks engine"}
-    for name, seconds in (spent | grown).items():
-        print(f"{name:60} {seconds:.4f} CPU s")
+
+    def rounds() -> dict[str, float]:
+        found = contest(job_of(owners, each), turns)
+        if find_spec("ray") is not None:
+            found[f"Flower {version('flwr')}, simulation, NumPy client"] = flower(owners, each)
+        return found
+
+    measures: dict[str, Callable[[], dict[str, float] | str]] = {
+        "rounds": rounds,
+        "many": lambda: {str(size): many(size, each, max(2, turns // 5)) for size in sizes},
+        "pairs": lambda: pairs(100 if options.quick else 4096, 2),
+        "starts": lambda: starts(max(2, turns // 4)),
+        "demo": demo,
+        "clipping": clipping,
+    }
+    path = RESULTS / "engine.json"
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    for part in options.only:
+        found = measures[part]()
+        before = kept.get(part, {}) if part == "many" else {}
+        kept[part] = found if isinstance(found, str) else before | found
+        print(part, json.dumps(kept[part], indent=1))
     if not options.quick:
-        path = RESULTS / "engine.json"
-        path.write_text(json.dumps(effort.as_dict() | found, indent=1) + "\n", encoding="utf-8")
+        kept |= effort.as_dict() | {"command": "python -m benchmarks engine"}
+        path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
         print(f"Stored: {path}. python -m benchmarks report writes the table.")
 
 

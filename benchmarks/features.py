@@ -201,12 +201,12 @@ CONTESTANTS = (
     Contestant("keyed", "linear_ours", "the same, noise under a key", {"noise": "keyed"}),
     Contestant("cnn", "linear_ours", "noisemarket, CNN, `sharded`, 2 workers", {"model": "cnn"}),
     Contestant(
-        "loop", "linear_loop", "PyTorch, a loop over shards, one thread", {"shards": "loop"},
+        "loop", "linear_loop", "PyTorch, a loop over records, one thread", {"steps": "loop"},
         ONE_THREAD,
     ),
     Contestant(
-        "batched", "linear_loop", "PyTorch, an owner's shards at once, one thread",
-        {"shards": "batched"}, ONE_THREAD,
+        "batched", "linear_loop", "PyTorch, an owner's records at once, one thread",
+        {"steps": "norms"}, ONE_THREAD,
     ),
     Contestant(
         "flower", "linear_flower", "Flower {flwr}, simulation on Ray, 2 actors, NumPy client",
@@ -252,8 +252,8 @@ def speed_figures(runs: dict[str, list[Run]]) -> list[Figure]:
 def ratio_table(runs: dict[str, list[Run]]) -> str:
     """The other ratios."""
     rows = {
-        "a round, faster than PyTorch's loop over shards": ("loop", "features"),
-        "a round, faster than PyTorch with an owner's shards at once": ("batched", "features"),
+        "a round, faster than PyTorch's loop over records": ("loop", "features"),
+        "a round, faster than PyTorch with an owner's records at once": ("batched", "features"),
         "a round, faster than Flower": ("flower", "features"),
         "secure noise, over simulated noise": ("features", "simulated"),
         "noise under a key, over simulated noise": ("keyed", "simulated"),

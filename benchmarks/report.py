@@ -2,10 +2,9 @@
 
     python -m benchmarks report
 
-writes docs/explanation/results.md, the marked parts of README.md and of the first tutorial, and
-all of their figures. No number there is typed: ``tests/test_results_pages.py`` makes the text again
-and compares, also what each figure was drawn from. A part without a stored result names the command
-that would measure it.
+writes docs/explanation/results.md, the marked parts of other pages, and all of their figures. No
+number there is typed: ``tests/test_results_pages.py`` makes the text again and compares, also what
+each figure was drawn from. A part without a stored result names the command that would measure it.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from benchmarks.results_page.demo_part import demo_in_words, demo_table
 from benchmarks.results_page.dypp_page import INSTEAD, claims, dypp_parts, readme_claims
 from benchmarks.results_page.engine_part import engine_table
 from benchmarks.results_page.figures import draw
+from benchmarks.results_page.million_part import million_part
 from benchmarks.results_page.study_parts import (
     cheats_part,
     fars_part,
@@ -37,6 +37,7 @@ MARKED: dict[Path, dict[str, Callable[[], str | None]]] = {
         "times": times_table,
     },
     ROOT / "docs" / "tutorial" / "first-market.md": {"demo": demo_table},
+    ROOT / "docs" / "explanation" / "training.md": {"million": million_part},
     ROOT / "benchmarks" / "README.md": {"engine": engine_table},
 }
 """Pages to their marked parts, each with what makes it."""

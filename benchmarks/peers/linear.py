@@ -1,8 +1,7 @@
-"""The linear model on fixed features, as ``benchmarks/features.py`` has everybody train it.
+"""The linear model on fixed features, as everybody trains it in ``engine`` and ``features``.
 
-A round, whoever trains it: every owner cuts its 600 records into 64 shards, each shard takes one
-step of softmax regression, the steps are cut to length 1, their mean gets noise, and the model
-moves by ``SERVER_RATE`` times the owners' mean.
+A round, whoever trains it: every record takes one step of softmax regression, the steps are cut to
+length 1, an owner's mean gets noise, and the model moves by ``SERVER_RATE`` times the owners' mean.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from benchmarks.peers.task import Task, load, shares
 
-SIGMA, SHARDS, CLIP, LOCAL_RATE = 0.6, 64, 1.0, 60.0
+SIGMA, CLIP, LOCAL_RATE = 0.6, 1.0, 8.0
 SERVER_RATE = 6.0
 """What ``noisemarket.federated.aggregation`` chooses for 100 owners at ``SIGMA``, momentum 0."""
 
@@ -39,16 +38,13 @@ def accuracy(weights: Floats, task: Task) -> float:
 
 
 def update(weights: Floats, features: Floats, labels: Labels, noise: np.random.Generator) -> Floats:
-    """An owner's protected update in plain NumPy, one shard after another."""
-    total = np.zeros_like(weights)
-    for shard in range(SHARDS):
-        rows, marks = features[shard::SHARDS], labels[shard::SHARDS]
-        scores = rows @ weights.T
-        chances = np.exp(scores - scores.max(axis=1, keepdims=True))
-        chances /= chances.sum(axis=1, keepdims=True)
-        chances[np.arange(len(marks)), marks] -= 1.0
-        step = (-LOCAL_RATE / len(marks)) * (chances.T @ rows)
-        total += step * min(1.0, CLIP / max(float(np.linalg.norm(step)), 1e-12))
+    """An owner's protected update in plain NumPy; no record's step is formed."""
+    scores = features @ weights.T
+    wrong = np.exp(scores - scores.max(axis=1, keepdims=True))
+    wrong /= wrong.sum(axis=1, keepdims=True)
+    wrong[np.arange(len(labels)), labels] -= 1.0
+    lengths = LOCAL_RATE * np.linalg.norm(wrong, axis=1) * np.linalg.norm(features, axis=1)
+    wrong *= np.minimum(1.0, CLIP / np.maximum(lengths, 1e-12))[:, None]
     drawn = noise.standard_normal(weights.shape, np.float32)
-    made: Floats = total / np.float32(SHARDS) + np.float32(SIGMA) * drawn
-    return made
+    made: Floats = np.float32(-LOCAL_RATE / len(labels)) * (wrong.T @ features)
+    return made + np.float32(SIGMA) * drawn

@@ -163,7 +163,7 @@ def lying_part() -> list[str]:
 SURFACE_WORDS = {"sharded-mnist": "CNN", "features-mnist": "features"}
 
 
-POISONS = "push", "wrong_labels", "free_rider", "backdoor"
+POISONS = "push", "soft_push", "wrong_labels", "free_rider", "backdoor"
 
 
 def cheats_part() -> list[str]:
@@ -183,26 +183,46 @@ def cheats_part() -> list[str]:
         for count in sorted({key[4] for key in kinds if key[:3] == job} - {0})
     ]
     one = (20, "a tenth", 0.1)
-    cost = [f"{_lost(kinds, one, kind, 1):.1f}" for kind in ("wrong_labels", "push")]
+    cost = [f"{_lost(kinds, one, kind, 1):.1f}" for kind in ("wrong_labels", "push", "soft_push")]
+    paid = sum(row["paid"] for row in found["rows"])
+    played = sum(row["cheats"] * len(row["accuracies"]) for row in found["rows"])
     return [
         title,
-        "Cheats whose noise is right pass every test and are paid; [the weight "
-        "cap](market.md#bounding-the-harm) bounds what they do. One of 20 owners that trains on "
-        f"wrong labels costs {cost[0]} points at sigma 0.1; one that spends the whole clip against "
-        f"the model costs {cost[1]}. Features, 20,000 records of MNIST, {found['rounds']} rounds, "
+        f"Cheats whose noise is right pass every test: {paid:,} of {played:,} were paid. [The "
+        "limits of the market](market.md#bounding-the-harm) bound what they do. One of 20 owners "
+        f"that trains on wrong labels costs {cost[0]} points at sigma 0.1; one that spends the "
+        f"whole clip against the model costs {cost[1]}, one that pushes less, so that it is found "
+        f"late, {cost[2]}. Features, 20,000 records of MNIST, {found['rounds']} rounds, "
         f"{found['seeds']} seeds, defaults; a tenth of the owners, at least two, or all have sold "
         "down to sigma, the others keep 0.6, and the cheats are among the sellers, who weigh most.",
         "Points of test accuracy that cheats cost. *push*: minus its update, stretched to the "
-        "clip; *wrong labels*: trains on labels moved by one; *free rider*: sends noise alone; "
-        "*backdoor*: trains on records with a bright corner, all called class 0. The last column "
-        "has how many test records of other classes the model takes for class 0 if they bear that "
-        "corner, in per cent (in brackets: without a cheat).",
+        "clip; *soft push*: to a fifth of the clip; *wrong labels*: trains on labels moved by one; "
+        "*free rider*: sends noise alone; *backdoor*: trains on records with a bright corner, all "
+        "called class 0. The last column has how many test records of other classes the model "
+        "takes for class 0 if they bear that corner, in per cent (in brackets: without a cheat).",
         table(
-            ["owners", "sold", "sigma", "cheats", "accuracy without", "push", "wrong labels",
-             "free rider", "backdoor", "backdoor opens"], lines,
+            ["owners", "sold", "sigma", "cheats", "accuracy without", "push", "soft push",
+             "wrong labels", "free rider", "backdoor", "backdoor opens"], lines,
         ),
         made_by(found),
+        *_honest_part(),
     ]  # fmt: skip
+
+
+def _honest_part() -> list[str]:
+    """Whether honest owners are accused."""
+    if (found := stored("honest-owners")) is None:
+        return [not_measured("python -m benchmarks cheats --honest")]
+    jobs, owners, accused, unpaid = (
+        sum(row[name] for row in found["rows"]) for name in ("jobs", "owners", "accused", "unpaid")
+    )
+    return [
+        f"Honest owners: in {jobs:,} jobs of {found['owners']} owners and {found['rounds']} "
+        "rounds, at sigma 0.1, 0.3 and 0.6, from even to very uneven data, "
+        f"{accused or 'none'} of {owners:,} {'was' if accused == 1 else 'were'} accused, and "
+        f"{unpaid or 'none'} went unpaid.",
+        made_by(found),
+    ]
 
 
 Job = tuple[int, str, float]

@@ -153,7 +153,6 @@ def test_table_names_every_figure(tmp_path: Path) -> None:
         (["negotiate", "--budget", "-10"], "market.budget is -10"),
         (["negotiate", "--mechanism", "clock", "--target-accuracy", "99.9"], "is out of reach"),
         (["run", "--target-accuracy", "94"], "dypp buys from each owner alone"),
-        (["reproduce", "--page", "no/such/page.md", "--out", "r"], "--page"),
         (["reproduce", "--seeds", "1", "--out", "r"], "--seeds"),
         (["reproduce", "no.toml", "--out", "r"], "no.toml"),
         (["reproduce", "--set", "iterations=99", "--out", "r"], "learning.iterations is 99"),

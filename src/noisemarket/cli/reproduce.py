@@ -19,7 +19,6 @@ from noisemarket.cli.common import (
     step_done,
     stoppable,
     with_surface,
-    writable_file,
 )
 from noisemarket.cli.estimate import announce_games
 from noisemarket.errors import Interrupted
@@ -50,7 +49,6 @@ def reproduce(
     out: Annotated[
         str, Option(help="Folder for the page, figures and numbers.")
     ] = "runs/reproduction",
-    page: Annotated[str | None, Option(help="File for the page; by default in the folder.")] = None,
     overwrite: opt.Overwrite = False,
     workers: opt.Workers = None,
     as_json: opt.Json = False,
@@ -59,10 +57,9 @@ def reproduce(
     from rich.table import Table
 
     from noisemarket.market.run_folder import RunFolder
-    from noisemarket.show.reproduction_page import write_reproduction
+    from noisemarket.show.reproduction_page import PAGE, write_reproduction
     from noisemarket.study.reproduce import ITERATIONS, OWNERS, Study, own_game, presets
 
-    writable_file("--page", page)
     words = ["--seeds", str(seeds)]
     if file or preset or settings:
         given = {"owners": owners, "iterations": iterations}
@@ -96,9 +93,8 @@ def reproduce(
         if len(trials) + len(adaptations) < study.runs // seeds:
             folder.status("incomplete")
             raise Interrupted(f"stopped; {folder.path} holds no result (status: incomplete).")
-        path = Path(page) if page else folder.path / "reproduction.md"
         command = command_line(context, *words)
-        verdicts = write_reproduction(folder, path, trials, adaptations, command)
+        verdicts = write_reproduction(folder, trials, adaptations, command)
         folder.status("complete")
     table = Table("claim", *games, title="The paper's claims", title_justify="left")
     for claim in dict.fromkeys(verdict.claim for verdict in verdicts):
@@ -106,5 +102,5 @@ def reproduce(
         table.add_row(claim, *(seen.get(game, "-") for game in games))
     meant = "paper: the game as printed; market: as the paper's workflow means it.\n"
     where = "" if file or preset or settings else meant
-    where += f"Page: {path}\nFigures and numbers: {folder.path}"
+    where += f"Page: {folder.path / PAGE}\nFigures and numbers: {folder.path}"
     show(as_json, [asdict(verdict) for verdict in verdicts], table, where)

@@ -44,7 +44,7 @@ from noisemarket.market.events import EVENTS, Event, EventFile
 from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.lasting import with_lasting_owners
 from noisemarket.market.local_engine import LocalEngine
-from noisemarket.market.negotiation import Negotiation, run_options
+from noisemarket.market.negotiation import OWNERS_COLUMNS, Negotiation, run_options, trace_csv
 from noisemarket.market.offers import (
     Curator,
     ReceiptBook,
@@ -80,7 +80,6 @@ from noisemarket.owner.terms import CURRENCY, WEIGHTS, contract_of, contracted, 
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.clock import floor_level
 from noisemarket.pricing.mechanism import Watch
-from noisemarket.pricing.tables import OWNERS_COLUMNS, trace_csv
 from noisemarket.privacy.accountant import JournalledAccountant, PrivacyStatement
 from noisemarket.scenario import Scenario
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from noisemarket.files import write_atomic
 from noisemarket.formats import csv_text
 from noisemarket.game.levels import FloatArray
 from noisemarket.market.run_folder import RunFolder
@@ -28,7 +26,7 @@ FIGURES = {
     "payment": ("convergence-payment", "mean payment", "Payment of the curator"),
 }
 
-_PAGE = Path(__file__).with_name("reproduction.md")
+PAGE = "reproduction.md"
 _PRESETS = {
     "title": "Reproduction of the paper's convergence experiments",
     "ours": "; ours, since the paper does not say: learning rate 0.1,\ncosts uniform on [0.5, 4], "
@@ -61,7 +59,6 @@ settings of learning. Its mechanism, its budget and its changes of preferences a
 
 def write_reproduction(
     folder: RunFolder,
-    page: Path,
     trials: Sequence[Trials],
     adaptations: Sequence[Adaptation],
     command: str,
@@ -79,22 +76,25 @@ def write_reproduction(
         folder.write_text(f"{stem}.csv", _numbers(trials, series))
     folder.write_json("claims.json", [vars(verdict) for verdict in verdicts])
     first = trials[0]
-    relative = Path(os.path.relpath(folder.path, page.parent)).as_posix()
     figures = [
-        f"![{title} over the iterations]({relative}/{stem}.png)\n"
-        for stem, _, title in FIGURES.values()
+        f"![{title} over the iterations]({stem}.png)\n" for stem, _, title in FIGURES.values()
     ]
     words = _PRESETS if len(by_game) > 1 else _OWN
-    text = _PAGE.read_text(encoding="utf-8").format(
-        **{**words, "title": words["title"].format(first.scenario)},
-        command=command,
-        owners=first.owners,
-        iterations=int(first.iteration[-1]),
-        seeds=len(first.saving),
-        figures="\n".join(figures),
-        claims=_claims(verdicts),
+    text = (
+        Path(__file__)
+        .with_name(PAGE)
+        .read_text(encoding="utf-8")
+        .format(
+            **{**words, "title": words["title"].format(first.scenario)},
+            command=command,
+            owners=first.owners,
+            iterations=int(first.iteration[-1]),
+            seeds=len(first.saving),
+            figures="\n".join(figures),
+            claims=_claims(verdicts),
+        )
     )
-    write_atomic(page, text)
+    folder.write_text(PAGE, text)
     return verdicts
 
 
