@@ -15,12 +15,8 @@ pytestmark = pytest.mark.compiled
 
 MODULES = {
     *("noisemarket.errors", "noisemarket.federated.data", "noisemarket.federated.data_files"),
-    *("noisemarket.federated.aggregation", "noisemarket.pricing.tables"),
-    *(
-        "noisemarket.pricing.rule",
-        "noisemarket.pricing.mechanism",
-        "noisemarket.market.negotiation",
-    ),
+    *("noisemarket.federated.aggregation", "noisemarket.market.negotiation"),
+    *("noisemarket.pricing.rule", "noisemarket.pricing.mechanism"),
     *("noisemarket.privacy.accountant", "noisemarket.privacy.zcdp"),
     *("noisemarket.scenario.load", "noisemarket.scenario.schema"),
     *("noisemarket.study.compare", "noisemarket.study.results"),

@@ -28,13 +28,12 @@ if TYPE_CHECKING:
     )
     from noisemarket.market import events
     from noisemarket.market.job import run_market
-    from noisemarket.market.negotiation import Negotiation, negotiate
+    from noisemarket.market.negotiation import AgreedContract, Negotiation, negotiate
     from noisemarket.market.outcome import MarketOutcome, MarketRun, Outcome
     from noisemarket.market.training import Training, train
     from noisemarket.pricing import MECHANISMS
     from noisemarket.pricing.mechanism import Mechanism
     from noisemarket.pricing.rule import Rule
-    from noisemarket.pricing.tables import AgreedContract
     from noisemarket.scenario import Scenario, dump_scenario, load_scenario
     from noisemarket.study.compare import compare
     from noisemarket.study.job_surface import with_surface
@@ -61,8 +60,7 @@ _PUBLIC = {
     "noisemarket.market.outcome": ("MarketOutcome", "MarketRun", "Outcome"),
     "noisemarket.pricing": ("MECHANISMS",),
     "noisemarket.pricing.mechanism": ("Mechanism",),
-    "noisemarket.pricing.tables": ("AgreedContract",),
-    "noisemarket.market.negotiation": ("Negotiation", "negotiate"),
+    "noisemarket.market.negotiation": ("AgreedContract", "Negotiation", "negotiate"),
     "noisemarket.scenario": ("Scenario", "dump_scenario", "load_scenario"),
     "noisemarket.market.training": ("Training", "train"),
     "noisemarket.study.job_surface": ("with_surface",),

@@ -14,6 +14,7 @@ from tests.market.common import here, job_name, scenario, write_images
 from noisemarket.cli import main
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.files import private_folder, write_json
+from noisemarket.ledger.money import in_words
 from noisemarket.ledger.queries import documents, jobs
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
@@ -156,7 +157,7 @@ def test_the_account_of_a_folder(
 ) -> None:
     """On the command line: jobs, what they cost and brought, what is left, and what it covers."""
     root = tmp_path / "consortium"
-    made = scenario(images, **ONCE, rho_budget=1e4)
+    made = scenario(images, **ONCE, rho_budget=1e4, currency="EUR")
     outcomes = [played(made, tmp_path / name, root) for name in ("one", "two")]
     document = told(capsys, "owner", "account", str(owner_folder(root, "1")), "--json")
     (owner,) = document["owners"]
@@ -172,6 +173,9 @@ def test_the_account_of_a_folder(
     assert at[0.3] == math.floor(account["left"] / cost)
     total = told(capsys, "ledger", "statement", str(root), "1", "--json")["totals"]
     assert [one["rho"] for one in total] == [pytest.approx(rho)]
+    assert owner["money_micro"] == {"EUR": owner["paid_micro"]}
+    main_quietly("owner", "account", str(owner_folder(root, "1")))
+    assert f"Paid in all: {in_words(owner['paid_micro'], 'EUR')}." in capsys.readouterr().out
     main_quietly("owner", "account", str(root))
     shown = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in shown] == ["owner", "0", "1", "2"]

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from noisemarket.market.negotiation import negotiate
-from noisemarket.pricing.tables import AgreedContract
+from noisemarket.market.negotiation import AgreedContract, negotiate
 from noisemarket.scenario import Scenario
 
 COSTS = {"anna": 0.3, "bert": 0.35, "carl": 0.4, "dora": 0.5, "emil": 0.7, "fred": 0.45}

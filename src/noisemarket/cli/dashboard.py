@@ -22,6 +22,10 @@ def dashboard(
     token: Annotated[
         bool, Option(help="Require the token that the printed address contains.")
     ] = True,
+    data: Annotated[
+        list[str] | None,
+        Option(help="Folder of data that a run may be started on; again for more."),
+    ] = None,
     ledger: Annotated[
         list[str] | None,
         Option(help="URL of a ledger on a server that may be read; again for more."),
@@ -42,7 +46,10 @@ def dashboard(
     for url in ledger or ():
         if "://" not in url:
             raise BadInput("--ledger", url, "give the URL of a ledger on a server.")
-    store = RunStore(Path(runs), tuple(ledger or ()))
+    for folder in data or ():
+        if not Path(folder).exists():
+            raise BadInput("--data", folder, "does not exist: name a folder of data.")
+    store = RunStore(Path(runs), ledger or (), data or ())
     if not token and not is_loopback(host):
         remedy = "others can reach it: leave out --no-token, or listen on 127.0.0.1."
         raise BadInput("--host", host, remedy)

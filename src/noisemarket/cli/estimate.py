@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from noisemarket.scenario import Scenario
 
 RECORD = {
-    ("features", "per_record"): 2.5, ("features", "clipped"): 5.0, ("features", "paper"): 5.0,
-    ("features", "dp_sgd"): 20.0, ("features", "sharded"): 80.0,
-    ("cnn", "clipped"): 110.0, ("cnn", "paper"): 110.0, ("cnn", "dp_sgd"): 3_400.0,
-    ("cnn", "sharded"): 470.0,
+    ("features", "per_record"): 0.5, ("features", "clipped"): 0.8, ("features", "paper"): 0.8,
+    ("features", "dp_sgd"): 3.5, ("features", "sharded"): 16.0,
+    ("cnn", "clipped"): 65.0, ("cnn", "paper"): 50.0, ("cnn", "dp_sgd"): 190.0,
+    ("cnn", "sharded"): 140.0,
 }  # fmt: skip
-"""CPU microseconds that an owner takes for a record in one pass, by model and protection: measured
-on MNIST with the default sizes, on one core of 2 GHz."""
+"""CPU microseconds that a record takes in one pass, by model and protection: measured on MNIST with
+the default sizes, on a busy core of an AMD EPYC."""
 
-TEST = {"features": 0.04, "cnn": 1.9}
+TEST = {"features": 0.05, "cnn": 0.5}
 """CPU seconds that a round takes besides, for the test of the model."""
 
 INTERACTION = 0.33e-6
@@ -52,13 +52,16 @@ def _tell(cpu_seconds: float, workers: int | None, words: str) -> None:
 
 def training_seconds(scenario: Scenario) -> float:
     """CPU seconds of one training; 0 for a protection of one's own, of which nothing is known."""
+    from noisemarket.federated.data_files import load_data
     from noisemarket.scenario.account import protection_of
 
     training = scenario.training
     each = RECORD.get((training.model, protection_of(scenario).name))
     if each is None:
         return 0.0
-    records = float(scenario.environment(secrets=False).population.data_size.sum())
+    records = len(load_data(training.data or None).train_labels)
+    if not records:  # owners on their own hosts keep them
+        records = int(scenario.environment(secrets=False).population.data_size.sum())
     wide = training.channels[0] * training.channels[1] / 128 if training.model == "cnn" else 1.0
     passes = records * training.local_epochs * each * 1e-6
     return training.rounds * wide * (passes + TEST[training.model])

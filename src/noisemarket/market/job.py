@@ -44,7 +44,7 @@ from noisemarket.market.events import EVENTS, Event, EventFile
 from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.lasting import with_lasting_owners
 from noisemarket.market.local_engine import LocalEngine
-from noisemarket.market.negotiation import Negotiation, run_options
+from noisemarket.market.negotiation import OWNERS_COLUMNS, Negotiation, run_options, trace_csv
 from noisemarket.market.offers import (
     Curator,
     ReceiptBook,
@@ -76,11 +76,10 @@ from noisemarket.market.run_folder import (
     MarketFolder,
 )
 from noisemarket.owner.invitations import JobInvitation
-from noisemarket.owner.terms import WEIGHTS, contract_of, contracted, fits
+from noisemarket.owner.terms import CURRENCY, WEIGHTS, contract_of, contracted, fits
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.clock import floor_level
 from noisemarket.pricing.mechanism import Watch
-from noisemarket.pricing.tables import OWNERS_COLUMNS, trace_csv
 from noisemarket.privacy.accountant import JournalledAccountant, PrivacyStatement
 from noisemarket.scenario import Scenario
 
@@ -226,6 +225,8 @@ class _OpenJob:
         environment, description = self.market.environment, self.market.order.job.data.description
         work, levels = work_of(scenario, len(environment), description), environment.levels
         work[WEIGHTS] = self.market.order.job.first_weights().size
+        if scenario.market.currency != UNITS:
+            work[CURRENCY] = scenario.market.currency
         invitation = JobInvitation(manifest.job, curator.public_key, work, levels)
         negotiation = self._negotiate(invitation, watch)
         if not negotiation.agreement.complete:

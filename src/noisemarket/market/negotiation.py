@@ -1,16 +1,18 @@
-"""The negotiation: contracts by a scenario's mechanism, with the exact answers beside them."""
+"""The negotiation: contracts by a scenario's mechanism, readable, with the exact answers beside."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import itertools
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 
 import numpy as np
 
 from noisemarket.errors import BadInput
+from noisemarket.formats import csv_text, quoted
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray, IntArray
-from noisemarket.game.protocol import Contracts
 from noisemarket.game.value import Worth, worth
 from noisemarket.machine import available_cores
 from noisemarket.pricing import find_mechanism
@@ -22,13 +24,56 @@ from noisemarket.pricing.mechanism import (
     PlayConfig,
     RunOptions,
     Stop,
+    Trace,
     Watch,
     trace_spacing,
 )
 from noisemarket.pricing.no_trade import why_nothing
 from noisemarket.pricing.rule import Rule
-from noisemarket.pricing.tables import AgreedContract, agreed_contracts, contracts_csv
 from noisemarket.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class AgreedContract:
+    """What is agreed with one owner, and the preferences in force at the end.
+
+    Attributes:
+        owner: the owner's name.
+        privacy_cost: what a unit of noise is worth to the owner, its secret.
+        beta: non-IID degree of the owner's data.
+        saving: noise that the owner leaves out.
+        sigma: noise that the owner still adds.
+        payment: what the curator pays.
+        signed: whether the owner agreed to a trade (``no_dp`` imposes a saving without it).
+
+    Example:
+        >>> import noisemarket as nm
+        >>> small = nm.Scenario.from_preset("market", owners=2)
+        >>> [one.sigma for one in nm.negotiate(small, mechanism="uniform").contracts]
+        [0.6, 0.6]
+    """
+
+    owner: str
+    privacy_cost: float
+    beta: float
+    saving: float
+    sigma: float
+    payment: float
+    signed: bool
+
+
+CONTRACT_COLUMNS = tuple(field.name for field in fields(AgreedContract))
+
+
+OWNERS_COLUMNS = ("owner_reward",)
+"""What of a trace only the owners know."""
+
+
+def trace_csv(trace: Trace, without: Collection[str] = ()) -> str:
+    """A trace as CSV, one row per block of iterations, without some of its columns."""
+    names = [name for name in Trace.__dataclass_fields__ if name not in without]
+    columns = [getattr(trace, name).tolist() for name in names]
+    return csv_text(names, zip(*columns, strict=True))
 
 
 @dataclass(frozen=True)
@@ -60,14 +105,32 @@ class Negotiation:
     @cached_property
     def contracts(self) -> tuple[AgreedContract, ...]:
         """The contracts of all owners that were finished, in the order of the population."""
-        return tuple(agreed_contracts(*self._finished()))
+        return tuple(itertools.starmap(AgreedContract, self._rows()))
 
     def contracts_csv(self) -> str:
         """The contracts as CSV, one row per owner, with a header."""
-        return contracts_csv(*self._finished())
+        signs = ("false", "true")
+        lines = [  # by itself: there may be millions
+            f"{quoted(name)},{cost!r},{beta!r},{saving!r},{sigma!r},{payment!r},{signs[signed]}\n"
+            for name, cost, beta, saving, sigma, payment, signed in self._rows()
+        ]
+        return "".join([",".join(CONTRACT_COLUMNS) + "\n", *lines])
 
-    def _finished(self) -> tuple[Environment, Contracts, IntArray]:
-        return self.environment, self.agreement.contracts, np.flatnonzero(self.agreement.done)
+    def _rows(self) -> Iterator[tuple[str, float, float, float, float, float, bool]]:
+        """The values of ``AgreedContract``, owner by owner."""
+        levels, now = self.environment.levels, self.environment.phases[-1]
+        contracts, owners = self.agreement.contracts, np.flatnonzero(self.agreement.done)
+        saving, names = contracts.saving[owners], self.environment.population.names
+        return zip(
+            (str(names[index]) for index in owners.tolist()),
+            now.privacy_cost[owners].tolist(),
+            now.beta[owners].tolist(),
+            np.round(levels.savings, 12)[saving].tolist(),
+            np.round(levels.sigma_max - levels.savings, 12)[saving].tolist(),
+            np.round(levels.payments, 12)[contracts.payment[owners]].tolist(),
+            contracts.signed[owners].tolist(),
+            strict=True,
+        )
 
     @cached_property
     def learned(self) -> Worth:

@@ -7,6 +7,7 @@ is imported when there is something to sign or to train, not before.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import secrets
@@ -44,6 +45,7 @@ from noisemarket.owner.invitations import (
     of_this_version,
 )
 from noisemarket.owner.terms import (
+    CURRENCY,
     STATED,
     WEIGHTS,
     Plan,
@@ -426,9 +428,13 @@ class OwnerAgent:
                 if before != json.loads(json.dumps(document)):
                     raise Declined("another contract was signed in this job")
                 return signature
-            signature = self._sign_agreed(contract, negotiated(path), plan)
+            signature = self._sign_agreed(contract, self._negotiated(contract.job), plan)
             write_json(path / OFFER, {**document, "signature": signature}, private=True)
             return signature
+
+    def _negotiated(self, job: str) -> GameRecord | SaleRecord:
+        """What the owner has agreed to in a job."""
+        return negotiated(self.folder.job(job))
 
     def _sign_agreed(self, contract: Contract, record: GameRecord | SaleRecord, plan: Plan) -> str:
         """The signature under what the owner agreed to: its trade, or none. Of the contract at hand
@@ -556,7 +562,8 @@ class OwnerAgent:
             same = json.loads(json.dumps(contract.to_dict())) == offer["contract"]
             if not same or signed.owner_signature != offer["signature"]:
                 raise Declined("that is not the contract that was signed")
-            kept = self.keep(signed, negotiated(path).invitation.curator_key, receipt)
+            record = self._negotiated(contract.job)
+            kept = self.keep(signed, record.invitation.curator_key, receipt)
             self.folder.agree(contract, offer["plan"])
             return kept
 
@@ -594,6 +601,9 @@ class OwnerAgent:
                 given_up, uploads = self._given_up(job, account), self.folder.uploads(job)
                 more = {"ledger_head": receipt.head} | ({"uploads": uploads} if uploads else {})
                 more |= {} if wallet is None else {"records": wallet.records}
+                with contextlib.suppress(Declined):  # an app of its own negotiates nothing
+                    work = self._negotiated(job).invitation.work
+                    more |= {name: work[name] for name in (CURRENCY,) if name in work}
                 self.folder.keep_statement(job, given_up, paid, account, **more)
             if wallet is not None:
                 wallet.free(job)

@@ -17,7 +17,7 @@ from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder
-from noisemarket.owner.invitations import JobInvitation, MenuInvitation, SaleRecord, negotiated
+from noisemarket.owner.invitations import GameRecord, JobInvitation, MenuInvitation, SaleRecord
 from noisemarket.owner.terms import Plan
 from noisemarket.owner.wallet import Balance, Wallet
 from noisemarket.privacy.accountant import BudgetSpent, PrivacyBudget, PrivacyStatement
@@ -84,12 +84,14 @@ class SimulatedOwner(OwnerAgent):
         return key if self._agreed is not None else super().invited(invitation)
 
     def accept(self, contract: Contract, plan: Plan) -> str:
-        record = self._agreed or negotiated(self.folder.job(contract.job))
-        return self._sign_agreed(contract, record, plan)
+        return self._sign_agreed(contract, self._negotiated(contract.job), plan)
 
     def keep_accepted(self, signed: SignedContract, receipt: Receipt) -> Receipt:
-        record = self._agreed or negotiated(self.folder.job(signed.contract.job))
-        return self.keep(signed, record.invitation.curator_key, receipt)
+        key = self._negotiated(signed.contract.job).invitation.curator_key
+        return self.keep(signed, key, receipt)
+
+    def _negotiated(self, job: str) -> GameRecord | SaleRecord:
+        return self._agreed or super()._negotiated(job)
 
     def train(self, question: Any) -> Any:
         raise Declined("the worker processes train this owner")

@@ -24,9 +24,9 @@ WORK = (
 """The fields of a contract that an invitation states: the same for all owners of a job. Where
 records come from tables, ``description`` is one more."""
 
-WEIGHTS = "weights"
-"""How many the model has: an invitation states it beside the ``WORK``, since the cost of a round
-depends on it."""
+WEIGHTS, CURRENCY = "weights", "currency"
+"""Stated in an invitation beside the ``WORK``: how many weights the model has, since the cost of a
+round depends on it, and what money is called, if it has a name."""
 
 STATED = {
     *("job", "owner", "owner_key", "curator_key", "saving", "sigma", "payment"),
@@ -70,7 +70,7 @@ def contract_of(stated: Mapping[str, Any], budget: PrivacyBudget, records: int) 
 
 def contracted(work: Mapping[str, Any]) -> dict[str, Any]:
     """The part of an invitation's work that is stated in the contract."""
-    return {name: value for name, value in work.items() if name != WEIGHTS}
+    return {name: value for name, value in work.items() if name not in (WEIGHTS, CURRENCY)}
 
 
 def privacy_cap(budget: PrivacyBudget, rounds: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from rich.text import Text
 
 from noisemarket.errors import BadInput
 from noisemarket.formats import finite
-from noisemarket.ledger.money import format_micro
+from noisemarket.ledger.money import UNITS, in_words
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.owner.agent import DELTA, OwnerAgent
 from noisemarket.owner.folder import CONTRACT, STATEMENT, OwnerFolder
@@ -58,7 +59,9 @@ def owner_account(path: Path) -> dict[str, Any]:
     agent = OwnerAgent(folder, {**config, "allow-unbounded": True})
     cap, budget = agent.limits()
     delta = float(folder.private().get("budget_delta", DELTA))
-    paid = _paid(path)
+    paid, money = _paid(path), Counter[str]()
+    for amount, currency in paid.values():
+        money[currency] += amount
     found = [
         _account(Wallet(path, name, str(line.get("records"))), cap, budget, delta, paid)
         for line in sorted(headers, key=lambda one: str(one.get("at")))
@@ -80,13 +83,14 @@ def owner_account(path: Path) -> dict[str, Any]:
         "delta": delta,
         "rho": finite(total),
         "epsilon": finite(gaussian_epsilon(total, delta)),
-        "paid_micro": sum(paid.values()),
+        "paid_micro": money.total(),
+        "money_micro": dict(money),
         "accounts": found,
     }
 
 
 def _account(
-    wallet: Wallet, cap: float, budget: float, delta: float, paid: Mapping[str, int]
+    wallet: Wallet, cap: float, budget: float, delta: float, paid: Mapping[str, tuple[int, str]]
 ) -> dict[str, Any]:
     """One account, its whole history checked."""
     rows: dict[str, dict[str, Any]] = {}
@@ -113,7 +117,7 @@ def _account(
             row["reserved"] = finite(open_job.taken - open_job.spent)
         row["epsilon"] = finite(gaussian_epsilon(row["rho"], delta))
         row["rho"] = finite(row["rho"])
-        row["paid_micro"] = paid.get(job)
+        row["paid_micro"], row["currency"] = paid.get(job, (None, UNITS))
     left = account.left(budget)
     sell = min(left, cap)
     reach = None if terms is None else Reservation.from_row(terms).terms.sensitivity
@@ -134,12 +138,19 @@ def _account(
     }
 
 
-def _paid(path: Path) -> dict[str, int]:
-    """What each settled job has brought, by the owner's statements."""
+def _paid(path: Path) -> dict[str, tuple[int, str]]:
+    """What each settled job has brought, and in which currency, by the owner's statements."""
     found = {}
     for file in path.glob(f"jobs/*/{STATEMENT}"):
-        found[file.parent.name] = int(json.loads(file.read_text())["paid_micro"] or 0)
+        said = json.loads(file.read_text(encoding="utf-8"))
+        found[file.parent.name] = int(said["paid_micro"] or 0), said.get("currency", UNITS)
     return found
+
+
+def _money(owner: Mapping[str, Any]) -> str:
+    """What all jobs have brought, by currency."""
+    amounts = owner["money_micro"] or {UNITS: 0}
+    return ", ".join(in_words(amount, currency) for currency, amount in amounts.items())
 
 
 def accounts_shown(document: Mapping[str, Any]) -> list[Table | str]:
@@ -157,7 +168,7 @@ def _all_shown(owners: list[dict[str, Any]]) -> Table:
             Text(one["owner"]), str(sum(each["jobs"] for each in one["accounts"])),
             *(_number(value) for value in (one["rho"], one["epsilon"])),
             _number(last.get("reserved", 0.0)), _left(last.get("left")),
-            format_micro(one["paid_micro"]),
+            _money(one),
         )  # fmt: skip
     return table
 
@@ -178,7 +189,7 @@ def _one_shown(owner: Mapping[str, Any]) -> list[Table | str]:
             paid = row["paid_micro"]
             table.add_row(
                 row["job"][:12], row["state"], str(row["rounds"]), _number(row["rho"]),
-                _number(row["epsilon"]), "-" if paid is None else format_micro(paid),
+                _number(row["epsilon"]), "-" if paid is None else in_words(paid, row["currency"]),
             )  # fmt: skip
         out += ["", head, table]
         if account["could_sell"]:
@@ -189,7 +200,7 @@ def _one_shown(owner: Mapping[str, Any]) -> list[Table | str]:
             f"A record that is in all of these sets has cost rho {_number(owner['rho'])}, epsilon "
             f"{_number(owner['epsilon'])}."
         )
-    return [*out, f"Paid in all: {format_micro(owner['paid_micro'])}."]
+    return [*out, f"Paid in all: {_money(owner)}."]
 
 
 def _number(value: float | None) -> str:

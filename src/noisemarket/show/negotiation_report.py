@@ -11,12 +11,11 @@ from rich.table import Table
 
 from noisemarket.files import save_arrays
 from noisemarket.game.value import Worth
-from noisemarket.market.negotiation import Negotiation
+from noisemarket.market.negotiation import Negotiation, trace_csv
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.pricing.convergence import Recovery
 from noisemarket.pricing.mechanism import Agreement
-from noisemarket.pricing.tables import trace_csv
 from noisemarket.show.style import colour_of, figure, label, name_of, save, table_of
 
 _BILATERAL_ROWS = (

@@ -12,6 +12,8 @@ from noisemarket.show.dashboard import form as forms
 from noisemarket.show.dashboard.run_store import RunStore
 from noisemarket.show.dashboard.web_app import web_app
 
+HOSPITALS = Path(__file__).resolve().parents[3] / "examples" / "hospitals"
+
 
 def test_four_settings_come_first() -> None:
     first = forms.form("market")["groups"][0]["fields"]
@@ -35,6 +37,21 @@ def test_all_that_is_wrong_is_told_at_once_in_plain_words(tmp_path: Path) -> Non
     assert not list(tmp_path.glob("taken/*"))
 
 
+def test_a_run_may_be_started_on_data_that_the_dashboard_was_given(tmp_path: Path) -> None:
+    client = Client(web_app(RunStore(tmp_path / "runs", data=[str(HOSPITALS)])))
+    assert client.get("/api/form").json()["own_data"] == ["hospitals"]
+    found = client.get("/api/form", params={"data": "hospitals"}).json()
+    assert found["named_owners"]
+    assert found["groups"][0]["fields"][0]["value"] == 12
+    order = {"data": "hospitals", "settings": {"population.owners": 5, "seed": -1}}
+    refused = client.post("/api/runs", content=json.dumps(order).encode())
+    assert set(refused.json()["fields"]) == {"seed"}
+    for name in ("else", str(HOSPITALS), "../hospitals"):
+        assert client.get("/api/form", params={"data": name}).status_code == 422
+        order = {"data": name}
+        assert client.post("/api/runs", content=json.dumps(order).encode()).status_code == 422
+
+
 def test_two_settings_that_contradict_each_other_are_told() -> None:
     low = "population.privacy_cost.low"
     assert forms.all_wrong("market", {low: 5, "population.privacy_cost.high": 8}) == {}
@@ -42,9 +59,11 @@ def test_two_settings_that_contradict_each_other_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "field"),
-    [("market.floor is 0.7: sellers keep less.", "market.floor"), ("no room left.", "run")],
+    ("said", "fields"),
+    [
+        ("market.floor is 0.7: give less.", {"market.floor": "This is 0.7: give less."}),
+        ("no room is left.", {"run": "No room is left."}),
+    ],
 )
-def test_what_a_command_refused_stands_under_its_field(said: str, field: str) -> None:
-    problem = forms.refused(forms.BadInput("run", "mine", said))
-    assert list(problem.fields) == [field]
+def test_what_a_command_refused_stands_under_its_field(said: str, fields: dict[str, str]) -> None:
+    assert forms.refused(forms.BadInput("run", "mine", said)).fields == fields

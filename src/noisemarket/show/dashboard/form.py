@@ -6,10 +6,10 @@ Defaults, limits and meanings are the scenario's own; nothing is written down a 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from noisemarket.errors import BadInput
+from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.federated.data_files import named_records
 from noisemarket.federated.protections import PROTECTIONS
 from noisemarket.pricing import MECHANISMS, find_mechanism
@@ -34,6 +34,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "market.target_accuracy": "Target accuracy",
         "market.floor": "Floor",
         "game.payment_max": "Highest payment",
+        "game.quality_value": "Value of quality",
         "game.quality_weight": "Weight of quality",
         "learning.iterations": "Iterations of the game",
         "market.currency": "Currency",
@@ -48,6 +49,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "training.model": "Model",
         "training.rounds": "Rounds",
         "privacy.protection": "Protection",
+        "privacy.epsilon_cap": "Privacy cap",
         "game.sigma_max": "Noise with no trade",
         "privacy.noise": "Source of the noise",
     },
@@ -67,11 +69,10 @@ _SYMBOLS = {field: symbol for symbol, field in SYMBOLS.items()}
 KEYS = tuple(key for group in GROUPS.values() for key in group)
 
 
-def form(preset: str) -> dict[str, Any]:
-    """The form, filled in with the values of a preset."""
-    scenario = load_scenario(preset=preset)
+def form(preset: str, data: Sequence[str] = ()) -> dict[str, Any]:
+    """The form, filled in with the values of a preset; ``data`` are words that name other data."""
+    scenario = load_scenario(preset=preset, settings=data)
     return {
-        "data": DATA,
         "named_owners": bool(named_records(scenario.training.data)),
         "groups": [
             {"title": title, "fields": [_field(key, name, scenario) for key, name in keys.items()]}
@@ -80,12 +81,12 @@ def form(preset: str) -> dict[str, Any]:
     }
 
 
-class RefusedForm(BadInput):
+class RefusedForm(NoisemarketError):
     """What is wrong with a form: for each field a sentence."""
 
     def __init__(self, fields: Mapping[str, str]) -> None:
         self.fields = dict(fields)
-        super().__init__("form", ", ".join(fields), "cannot be used: see the fields.")
+        super().__init__(" ".join(f"{field}: {words}" for field, words in fields.items()))
 
 
 def said_of(problem: BadInput) -> str:
@@ -96,12 +97,21 @@ def said_of(problem: BadInput) -> str:
     return f"This {words}"
 
 
-def all_wrong(preset: str, settings: Mapping[str, Any]) -> dict[str, str]:
+def words_of(own: Mapping[str, str], name: str) -> list[str]:
+    """Words for ``--set`` that name one of the user's own folders of data; none for no name."""
+    if name and name not in own:
+        raise BadInput(
+            "data", name, "is not among the folders that the dashboard was started with."
+        )
+    return [f"training.data={json.dumps(own[name])}"] if name else []
+
+
+def all_wrong(preset: str, settings: Mapping[str, Any], data: Sequence[str] = ()) -> dict[str, str]:
     """All that is wrong with settings: a sentence for each."""
     left, wrong = dict(settings), dict[str, str]()
     while True:
         try:
-            checked_settings(preset, left)
+            checked_settings(preset, left, data)
             return wrong
         except BadInput as problem:
             field = next((key for key in left if key.startswith(problem.field)), None)
@@ -114,12 +124,17 @@ def all_wrong(preset: str, settings: Mapping[str, Any]) -> dict[str, str]:
 def refused(problem: BadInput) -> RefusedForm:
     """The same for what a command refused, in a sentence that begins with a setting."""
     field = next((key for key in KEYS if problem.remedy.startswith(f"{key} ")), None)
-    return RefusedForm({field or problem.field: problem.remedy if field else said_of(problem)})
+    if field is None:
+        return RefusedForm({problem.field: said_of(problem)})
+    words = problem.remedy.removeprefix(field).strip()
+    return RefusedForm({field: f"This {words}"})
 
 
-def checked_settings(preset: str, settings: Mapping[str, Any]) -> list[str]:
+def checked_settings(
+    preset: str, settings: Mapping[str, Any], data: Sequence[str] = ()
+) -> list[str]:
     """Settings as words for ``--set``, refused as the command line refuses them."""
-    words = []
+    words = [*data]
     for key, value in settings.items():
         if key not in KEYS:
             raise BadInput(key, value, f"is not on this form: {', '.join(KEYS)}.")

@@ -86,7 +86,7 @@ class AnswerCache(Generic[Answer]):
 class RunStore:
     """All runs of a folder."""
 
-    def __init__(self, root: Path, ledgers: Sequence[str] = ()) -> None:
+    def __init__(self, root: Path, ledgers: Sequence[str] = (), data: Sequence[str] = ()) -> None:
         if (root / STATUS).is_file():
             remedy = "is a run folder: name the folder that holds it."
             raise BadInput("RUNS_FOLDER", str(root), remedy)
@@ -96,6 +96,7 @@ class RunStore:
             raise unusable("RUNS_FOLDER", root, "used", problem) from None
         self.root = root.resolve()
         self.ledgers = tuple(ledgers)
+        self.data = {Path(one).resolve().name: str(Path(one).resolve()) for one in data}
         self.answers: AnswerCache[Any] = AnswerCache(64)
         self._facts: AnswerCache[dict[str, Any]] = AnswerCache(10_000)
 

@@ -67,6 +67,7 @@ class ChangedMarket(BaseModel):
 class RunOrder(ChangedMarket):
     """A run to start."""
 
+    data: str = Field("", max_length=300, description="data of one's own, by its name")
     command: Literal["run", "compare"] = "run"
     name: str = Field("", max_length=100, description="name of the run's folder; empty: by time")
     draws: int = Field(1, ge=0, le=20, description="draws of the noise that are compared; 0: none")
@@ -84,6 +85,7 @@ _STATUS = (
     (TooManyViewers, 429),
     (WrongState, 409),
     (BadInput, 422),
+    (forms.RefusedForm, 422),
     (NoisemarketError, 409),
 )
 _REFUSED: dict[int | str, dict[str, Any]] = {
@@ -92,6 +94,7 @@ _REFUSED: dict[int | str, dict[str, Any]] = {
 _CHANGES = _REFUSED | {code: {"model": Problem} for code in (400, 411, 413, 415)}
 Search = Annotated[str, Query(max_length=100)]
 StateName = Annotated[str, Query(max_length=20)]
+DataName = Annotated[str, Query(max_length=300)]
 RunName = Annotated[str, InPath(min_length=1, max_length=100)]
 
 
@@ -131,23 +134,28 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
         return store.listing()
 
     @app.get("/api/form", responses=_REFUSED)
-    def form(preset: PresetName = "market") -> dict[str, Any]:
+    def form(preset: PresetName = "market", data: DataName = "") -> dict[str, Any]:
         """The settings of a run, explained, with the values of a preset."""
-        return forms.form(preset)
+        found = forms.form(preset, forms.words_of(store.data, data))
+        return found | {"presets": forms.DATA, "own_data": [*store.data]}
 
     @app.post("/api/runs", status_code=201, responses=_CHANGES)
     def start(order: Annotated[RunOrder, Body()]) -> Started:
         """Start a run: an ordinary command in a process of its own."""
         what = "compare" if order.command == "compare" else order.settings.get("mechanism", "run")
-        name = order.name.strip() or fresh_path(store.root, f"{order.preset}-{what}").name
-        wrong = forms.all_wrong(order.preset, order.settings)
+        name = (
+            order.name.strip()
+            or fresh_path(store.root, f"{order.data or order.preset}-{what}").name
+        )
+        data = forms.words_of(store.data, order.data)
+        wrong = forms.all_wrong(order.preset, order.settings, data)
         try:
             store.new_path(name)
         except BadInput as problem:
             wrong["name"] = forms.said_of(problem)
         if wrong:
             raise forms.RefusedForm(wrong)
-        words = forms.checked_settings(order.preset, order.settings)
+        words = forms.checked_settings(order.preset, order.settings, data)
         given = ["--preset", order.preset, *(w for word in words for w in ("--set", word))]
         if order.command == "run":
             given += ["--draws", str(order.draws)] if order.draws else ["--no-baselines"]

@@ -34,10 +34,10 @@ export class Chart {
     this.redraw();
   }
 
-  // Whether there is something to draw: two points side by side, or two that stand alone.
+  // Whether there is something to draw: two points side by side, or two that stand alone, not all of them 0.
   drawable() {
-    const points = this.series.flatMap((one) => one.x.filter((_, i) => Number.isFinite(one.y[i])).map((x) => ({ x, alone: one.line === false })));
-    return new Set(points.map((one) => one.x)).size > 1 || points.filter((one) => one.alone).length > 1;
+    const points = this.series.flatMap((one) => one.x.map((x, i) => ({ x, y: one.y[i], alone: one.line === false }))).filter((one) => Number.isFinite(one.y));
+    return points.some((one) => one.y !== 0) && (new Set(points.map((one) => one.x)).size > 1 || points.filter((one) => one.alone).length > 1);
   }
 
   resize() {
@@ -146,7 +146,8 @@ export class Chart {
   words() {
     return this.series.filter((one) => one.label).map((one) => {
       const last = one.y.length - 1;
-      return one.x.length > 1 && one.line !== false
+      if (last && one.y.every((value) => value === one.y[0])) return `${one.label}: ${short(one.y[0], 4)} throughout.`;
+      return last && one.line !== false
         ? `${one.label}: from ${short(one.y[0], 4)} to ${short(one.y[last], 4)}.`
         : `${one.label}: ${short(one.y[last], 4)} at ${this.options.x} ${short(one.x[last], 4)}.`;
     }).join(" ") || "There is nothing to draw yet.";

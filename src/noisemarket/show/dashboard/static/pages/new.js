@@ -6,9 +6,8 @@ import { h, problemBox, say } from "/static/dom.js";
 const SLOW = 4000; // milliseconds after which a start is explained
 
 export async function show(room, { query }) {
-  const presets = ["market", "fars", "paper"], asked = query.get("preset");
-  const preset = presets.includes(asked) ? asked : "market";
-  const form = await get(`form?preset=${preset}`);
+  const preset = query.get("preset") ?? "market", own = query.get("data") ?? "";
+  const form = await get(`form?${new URLSearchParams({ preset, data: own })}`);
   const [first, ...groups] = form.groups;
   const inputs = new Map();
   const trouble = h("div", {}), waiting = h("p", { class: "note", role: "status" });
@@ -41,7 +40,8 @@ export async function show(room, { query }) {
   }
 
   const choice = (pairs, chosen, more) => h("select", more ?? {}, pairs.map(([value, words]) => h("option", { value, selected: value === chosen }, words)));
-  const data = choice(presets.map((one) => [one, form.data[one]]), preset, { onchange: () => { location.hash = `#/new?preset=${data.value}`; } });
+  const choices = [...Object.entries(form.presets).map(([value, words]) => [`preset=${value}`, words]), ...form.own_data.map((one) => [`data=${encodeURIComponent(one)}`, `${one}, your own data`])];
+  const data = choice(choices, own ? `data=${encodeURIComponent(own)}` : `preset=${preset}`, { onchange: () => { location.hash = `#/new?${data.value}`; } });
   const name = h("input", { maxLength: 100, autocomplete: "off", placeholder: "by time" });
   const kind = choice([["run", "run one market"], ["compare", "compare all mechanisms"]], query.get("command") ?? "run");
   const draws = choice([["0", "nothing"], ["1", "one draw of the noise"], ["3", "three draws of the noise"]], query.get("draws") ?? "1");
@@ -101,7 +101,7 @@ export async function show(room, { query }) {
     say("Starting the run.");
     const slow = setTimeout(() => { waiting.textContent = "Settings are checked. A job of a new shape measures its loss surface first, in about a minute."; }, SLOW);
     try {
-      const started = await post("runs", { command: kind.value, name: name.value, preset, settings: values(), draws: Number(draws.value) });
+      const started = await post("runs", { command: kind.value, name: name.value, preset, data: own, settings: values(), draws: Number(draws.value) });
       location.hash = runPage(started.name);
     } catch (problem) {
       refuse(problem);

@@ -22,7 +22,9 @@ export async function show(room, { parts }) {
         h("dt", {}, "Is it recorded?"), recorded)));
 
   const more = h("div", { class: "cols" });
-  if (contract) room.append(more, wallet(found.account, found.currency), agreement(found.terms));
+  if (contract) room.append(more);
+  if (contract || found.account) room.append(wallet(found.account, found.currency));
+  if (contract) room.append(agreement(found.terms));
   let chart = null;
   if (found.trace?.round.length) {
     chart = new Chart({ title: "Privacy that was spent", why: "Epsilon of all updates up to each round, at the contract's delta.", x: "round", y: "epsilon so far", whole: true });
