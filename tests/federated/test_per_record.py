@@ -13,7 +13,7 @@ from noisemarket.federated.models.model import Model
 from noisemarket.federated.protections import PerRecord, UploadTask
 from noisemarket.ledger.contract import Contract
 from noisemarket.owner.terms import contract_of
-from noisemarket.privacy.noise import SimulatedNoise
+from noisemarket.privacy.noise import KeyedNoise, SimulatedNoise
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon
 
 CLASSES, WIDTH = 5, 7
@@ -51,6 +51,29 @@ def test_a_round_again_and_other_rounds_do_not_depend_on_what_was_kept() -> None
         fresh = model.records(*held(50))
         made = (model.clipped_steps(start(seed), own, 25, 3.0, 1.0) for own in (kept, fresh))
         assert np.array_equal(*made)
+
+
+@pytest.mark.parametrize("counts", [(131, 600, 33, 2), (64, *[1] * 9), (40, 40)])
+@pytest.mark.parametrize("size", [1, 2])
+def test_owners_together_upload_the_bits_of_each_alone(counts: tuple[int, ...], size: int) -> None:
+    model, seed = LinearModel(10, 200), np.random.SeedSequence(1)
+    weights = np.random.default_rng(3).normal(0.0, 0.03, 2000).astype("f4")
+
+    def tasks() -> list[UploadTask]:
+        made = []
+        for owner, count in enumerate(counts):
+            rows = np.random.default_rng(owner).normal(size=(count, 200)).astype("f4")
+            rows[count // 2] = 1e35 if owner == 0 else rows[0]  # one record counts for nothing
+            records = model.records(rows, np.arange(count) % 10)
+            source = KeyedNoise(bytes(32)).stream(owner)
+            made.append(UploadTask(model, weights, records, 0.5 * owner, source, seed))
+        return made
+
+    protection = PerRecord(size)
+    together = list(protection.uploads(tasks()))
+    alone = [protection.upload(task) for task in tasks()]
+    assert len({upload.tobytes() for upload in alone}) == len(counts)
+    assert [upload.tobytes() for upload in together] == [upload.tobytes() for upload in alone]
 
 
 def test_records_that_cancel_do_not_escape_the_clip() -> None:

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from flwr.app import Array, Message
 
-from noisemarket.privacy.noise import NoiseSource, SimulatedNoise, add_noise
+from noisemarket.privacy import noise
+from noisemarket.privacy.noise import SimulatedNoise, add_noise
 
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
@@ -60,14 +61,15 @@ class BareUpdates:
     @classmethod
     def of(cls, module: str, patch: pytest.MonkeyPatch) -> BareUpdates:
         """Those of the protection in this module, from now on."""
-        made = cls()
+        made, name = cls(), "add_noises" if module == "per_record" else "add_noise"
+        right = getattr(noise, name)
 
-        def seen(update: np.ndarray, sigma: float, noise: NoiseSource) -> np.ndarray:
-            made.updates.append(update.copy())
-            made.sigmas.append(sigma)
-            return add_noise(update, sigma, noise)
+        def seen(updates: np.ndarray, sigmas: Any, sources: Any) -> np.ndarray:
+            made.updates.extend(np.atleast_2d(updates).copy())
+            made.sigmas.extend(np.atleast_1d(sigmas).tolist())
+            return right(updates, sigmas, sources)
 
-        patch.setattr(f"noisemarket.federated.protections.{module}.add_noise", seen)
+        patch.setattr(f"noisemarket.federated.protections.{module}.{name}", seen)
         return made
 
     def check(self, requests: Iterable[Message], replies: Iterable[Message]) -> None:

@@ -64,7 +64,7 @@ def test_neighbours_are_uncorrelated(sample: np.ndarray) -> None:
 def fed(words: list[int], more: list[int]) -> np.ndarray:
     """Gaussians made of these words, and of ``more`` for the tails."""
     answers = iter([np.array(words, np.uint64), np.array(more, np.uint64)])
-    return noise._gaussians(len(words), lambda count: next(answers))
+    return noise._gaussians(len(words), [lambda count: next(answers)])[0]
 
 
 @pytest.mark.parametrize("word", [1, 2**30, 2**52 + 1, 2**53 + 3, 2**60, 2**62, 2**63 - 1])
@@ -228,6 +228,16 @@ class TestKeyed:
         assert one.release_id() == two.release_id()
         assert np.array_equal(one.gaussians(9000), two.gaussians(9000))
         assert one.release_id() == two.release_id()
+
+    def test_updates_together_get_the_bits_of_each_alone(self) -> None:
+        width = 2 * noise._CHUNK + 5
+        updates = np.random.default_rng(1).normal(size=(3, width))
+        sigmas, names = [0.3, 0.0, 2.0], (1, 2, 3)
+        sources = [KeyedNoise(self.KEY).stream(name) for name in names]
+        together = noise.add_noises(updates, sigmas, sources)
+        for row, update, sigma, name in zip(together, updates, sigmas, names, strict=True):
+            alone = add_noise(update, sigma, KeyedNoise(self.KEY).stream(name))
+            assert np.array_equal(row, alone)
 
     def test_whatever_differs_gives_other_noise_and_another_name(self) -> None:
         sources = [

@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ WEIGHTS = "weights"
 
 
 class OwnerTrainer:
-    """Trains the owners of a job by one model, one after another."""
+    """Trains the owners of a job by one model, as many together as it can."""
 
     def __init__(self, model: Model, protection: Protection, seed: int) -> None:
         self.model, self.protection, self._seed = model, protection, seed
@@ -53,13 +54,15 @@ class OwnerTrainer:
         """
         start, here = single_precision(weights), at_model(noise, weights)
         with self.model.one_thread():
-            for owner, records, sigma in owners:
-                seed = np.random.SeedSequence(self._seed, spawn_key=(round_number - 1, owner))
-                self.model.reseed(seed)
-                source = round_noise(here, owner, round_number)
-                yield self.protection.upload(
-                    UploadTask(self.model, start, records, sigma, source, seed)
-                )
+            waiting = iter(owners)
+            while lot := tuple(islice(waiting, self.model.lot)):
+                tasks = []
+                for owner, records, sigma in lot:
+                    seed = np.random.SeedSequence(self._seed, spawn_key=(round_number - 1, owner))
+                    source = round_noise(here, owner, round_number)
+                    tasks.append(UploadTask(self.model, start, records, sigma, source, seed))
+                self.model.reseed(tasks[0].seed)
+                yield from self.protection.uploads(tasks)
 
 
 def released(

@@ -16,7 +16,7 @@ import hashlib
 import hmac
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from typing import Any, Protocol
 
@@ -58,11 +58,16 @@ class NoiseSource(Protocol):
     def release_id(self) -> str:
         """Name for what is released with the next noise of this stream: equal for equal bits."""
 
+    def words(self, count: int) -> Callable[[int], Words]:
+        """Draws uniform 64-bit words, for the next ``count`` standard Gaussians."""
+
     def gaussians(self, count: int) -> FloatArray:
         """The next ``count`` standard Gaussians."""
+        [drawn] = _gaussians(count, [self.words(count)])
+        return drawn
 
 
-class SecureNoise:
+class SecureNoise(NoiseSource):
     """Gaussians from the operating system's randomness, the default. It has no state."""
 
     private = True
@@ -77,11 +82,11 @@ class SecureNoise:
     def release_id(self) -> str:
         return secrets.token_hex(16)
 
-    def gaussians(self, count: int) -> FloatArray:
-        return _gaussians(count, _cipher_words(KeyedNoise.new_key()))
+    def words(self, count: int) -> Callable[[int], Words]:
+        return _cipher_words(KeyedNoise.new_key())
 
 
-class KeyedNoise:
+class KeyedNoise(NoiseSource):
     """Gaussians from a stream cipher (ChaCha20) under a secret key drawn by the system.
 
     As private as the key is secret, and the same whenever key, context and stream are the same: a
@@ -113,10 +118,10 @@ class KeyedNoise:
     def release_id(self) -> str:
         return f"keyed-{self._secret(b'name')[:16].hex()}-{self._drawn}"
 
-    def gaussians(self, count: int) -> FloatArray:
+    def words(self, count: int) -> Callable[[int], Words]:
         self._words = self._words or _cipher_words(self._secret(b"noise"))
         self._drawn += count
-        return _gaussians(count, self._words)
+        return self._words
 
     def _secret(self, use: bytes) -> bytes:
         """A key for this stream alone, from which neither the master key nor another follows."""
@@ -125,7 +130,7 @@ class KeyedNoise:
         return hmac.digest(self._key, message, "sha256")
 
 
-class SimulatedNoise:
+class SimulatedNoise(NoiseSource):
     """Gaussians from a fixed seed, for tests: NOT PRIVATE, anyone with the seed can remove them."""
 
     private = False
@@ -148,9 +153,9 @@ class SimulatedNoise:
     def release_id(self) -> str:
         return f"simulated-{self.seed}-{'.'.join(map(str, self.key))}-{self._drawn}"
 
-    def gaussians(self, count: int) -> FloatArray:
+    def words(self, count: int) -> Callable[[int], Words]:
         self._drawn += count
-        return _gaussians(count, lambda words: np.asarray(self._bits.random_raw(words)))
+        return lambda words: np.asarray(self._bits.random_raw(words))
 
 
 def add_noise(update: NDArray[Any], sigma: float, source: NoiseSource) -> NDArray[Any]:
@@ -159,20 +164,30 @@ def add_noise(update: NDArray[Any], sigma: float, source: NoiseSource) -> NDArra
     Whatever the update holds, noise goes out: what is beyond ``LARGEST`` is cut to it, which brings
     no two updates farther apart, and a NaN counts as 0. An error would tell of it without noise.
     """
-    if not 0.0 <= sigma <= LARGEST:
-        raise BadInput("sigma", sigma, f"give a number from 0 to {LARGEST:.0f}.")
-    noisy = np.empty(update.shape, np.float32 if update.dtype == np.float32 else np.float64)
-    values, out = np.ascontiguousarray(update).reshape(-1), noisy.reshape(-1)
-    for start in range(0, values.size, _CHUNK):
+    return add_noises(update.reshape(1, -1), [sigma], [source]).reshape(update.shape)
+
+
+def add_noises(
+    updates: NDArray[Any], sigmas: Sequence[float], sources: Sequence[NoiseSource]
+) -> NDArray[Any]:
+    """The same for several updates, one in a row: each has a sigma and a source of its own."""
+    for sigma in sigmas:
+        if not 0.0 <= sigma <= LARGEST:
+            raise BadInput("sigma", sigma, f"give a number from 0 to {LARGEST:.0f}.")
+    scales = np.array(sigmas)[:, None]
+    noisy = np.empty(updates.shape, np.float32 if updates.dtype == np.float32 else np.float64)
+    for start in range(0, updates.shape[1], _CHUNK):
         part = slice(start, start + _CHUNK)
-        within = np.maximum(values[part], -LARGEST, dtype=np.float64)
+        within = np.maximum(updates[:, part], -LARGEST, dtype=np.float64)
         np.minimum(within, LARGEST, out=within)
         within[np.isnan(within)] = 0.0
         steps = _grid_steps(within, 1.0)
-        if sigma > 0.0:
-            steps += _grid_steps(source.gaussians(steps.size), sigma)
+        if scales.any():
+            count = steps.shape[1]
+            drawn = _gaussians(count, [source.words(count) for source in sources])
+            steps += _grid_steps(drawn, scales)
         steps += 0.0  # turns -0.0 into 0.0: its sign would tell what was rounded away
-        out[part] = steps * GRID
+        noisy[:, part] = steps * GRID
     return noisy
 
 
@@ -186,7 +201,7 @@ def rounding_reach(dimension: int) -> float:
     return GRID * math.sqrt(dimension)
 
 
-def _grid_steps(values: FloatArray, scale: float) -> FloatArray:
+def _grid_steps(values: FloatArray, scale: float | FloatArray) -> FloatArray:
     """``values * scale`` as whole multiples of the grid: integers, which doubles add exactly."""
     values *= scale / GRID
     return np.rint(values, out=values)
@@ -208,8 +223,8 @@ def _ciphers() -> tuple[Any, Any]:
     return Cipher, ChaCha20
 
 
-def _gaussians(count: int, words: Callable[[int], Words]) -> FloatArray:
-    """Standard Gaussians by inverting the distribution function.
+def _gaussians(count: int, sources: Sequence[Callable[[int], Words]]) -> FloatArray:
+    """Standard Gaussians by inverting the distribution function, a row from each source.
 
     A word's top bit is the sign, the others are a probability below one half. No rejection, so the
     time taken tells next to nothing about the values. Where the probability is so small that 63
@@ -218,13 +233,15 @@ def _gaussians(count: int, words: Callable[[int], Words]) -> FloatArray:
     """
     from scipy.special import ndtri  # slow to import, and only training needs it
 
-    out = np.empty(count)
+    out = np.empty((len(sources), count))
     for start in range(0, count, _CHUNK):
-        part = out[start : start + _CHUNK]
-        word = words(part.size)
+        part = out[:, start : start + _CHUNK]
+        word = np.array([words(part.shape[1]) for words in sources])
         part[:] = (word & _MAGNITUDE).view(np.int64)
-        (few,) = (part < _FEW).nonzero()
-        part[few] += (words(few.size) + 0.5) * 2.0**-64
+        few = (part < _FEW).nonzero()
+        counts = np.bincount(few[0], minlength=len(sources)).tolist()
+        more = np.concatenate([words(n) for words, n in zip(sources, counts, strict=True)])
+        part[few] += (more + 0.5) * 2.0**-64
         part *= 2.0**-64
         ndtri(part, out=part)
         bits = part.view(np.uint64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, ClassVar
@@ -44,6 +44,11 @@ class Model(ABC):
 
     What it computes must follow from the arguments alone, bit by bit.
     """
+
+    @property
+    def lot(self) -> int:
+        """How many owners train together; 1 for a model that draws while it trains."""
+        return 1
 
     def __len__(self) -> int:
         """The number of weights."""
@@ -90,6 +95,13 @@ class Model(ABC):
         for updates in self.shard_updates(start, records, shards, 1, rate):
             total += clipped_sum(updates, clip)
         return total
+
+    def lot_steps(
+        self, start: Flat, lot: Sequence[tuple[Records, int]], rate: float, clip: float
+    ) -> Iterable[NDArray[np.float64]]:
+        """The ``clipped_steps`` of each of some owners, by their records and shards: the same bits
+        as of each alone."""
+        return (self.clipped_steps(start, *owner, rate, clip) for owner in lot)
 
     @abstractmethod
     def score(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +11,7 @@ import numpy as np
 from noisemarket.federated.models.linear import CANCELLED, SINGLE, SUMMED
 from noisemarket.federated.protections.protection import Upload, UploadTask
 from noisemarket.federated.protections.sharded import ShardMean
-from noisemarket.privacy.noise import add_noise
+from noisemarket.privacy.noise import add_noises
 from noisemarket.privacy.zcdp import Neighbours
 
 _UNIT = 2.0**-53  # unit roundoff of double precision
@@ -40,11 +41,17 @@ class PerRecord(ShardMean):
     }
 
     def upload(self, task: UploadTask) -> Upload:
-        shards = self.shards(len(task.records))
-        settings = shards, self.rate, self.clip
-        total = task.model.clipped_steps(task.start, task.records, *settings)
+        [upload] = self.uploads([task])
+        return upload
+
+    def uploads(self, tasks: Sequence[UploadTask]) -> Iterable[Upload]:
+        shards = [self.shards(len(task.records)) for task in tasks]
+        lot = [(task.records, parts) for task, parts in zip(tasks, shards, strict=True)]
+        totals = tasks[0].model.lot_steps(tasks[0].start, lot, self.rate, self.clip)
+        means = np.array([total / parts for total, parts in zip(totals, shards, strict=True)])
+        sigmas, sources = [task.sigma for task in tasks], [task.noise for task in tasks]
         # In double precision until the noise is on: rounding before it would have to be charged.
-        return add_noise(total / shards, task.sigma, task.noise).astype(np.float32)
+        return add_noises(means, sigmas, sources).astype(np.float32)
 
     def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
         ideal = super().sensitivity(dimension, records, neighbours)

@@ -6,7 +6,7 @@ import dataclasses
 import math
 import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -100,6 +100,10 @@ class Protection(ABC):
     @abstractmethod
     def upload(self, task: UploadTask) -> Upload:
         """Train on an owner's records; returns the protected update to ``task.start``."""
+
+    def uploads(self, tasks: Sequence[UploadTask]) -> Iterable[Upload]:
+        """The uploads of some owners, who start from one model: the same bits as of each alone."""
+        return map(self.upload, tasks)
 
     def protect(self, update: NDArray[Any], sigma: float, noise: NoiseSource) -> NDArray[Any]:
         """Protect an update that something else has trained, such as a Flower app."""
