@@ -7,6 +7,7 @@ import csv
 import json
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from noisemarket.market import job
 from noisemarket.market.deployment import deployment, sign
 from noisemarket.market.outcome import Outcome
 from noisemarket.privacy.zcdp import gaussian_epsilon
+from noisemarket.show.export import FinishedRun, to_mlflow, to_tensorboard
 
 pytestmark = pytest.mark.training
 
@@ -77,8 +79,19 @@ def test_tensorboard_reads_what_was_written_for_it(runs: Path) -> None:
         (result.number, pytest.approx(result.score.accuracy)) for result in outcome.results
     ]
     assert "market" in read.Tags()["images"]
+    assert not [*runs.glob(".export-*")]
     again = asked(runs, "export", "first", "--to", "tensorboard", "--out", "logs")
     assert (again.returncode, "is not empty" in again.stderr) == (2, True)
+
+
+def test_an_export_to_tensorboard_that_fails_leaves_nothing(runs: Path) -> None:
+    run = FinishedRun.read(runs / "first")
+    broken = replace(run, files=[runs / "nowhere.png"])
+    with pytest.raises(FileNotFoundError):
+        to_tensorboard(broken, runs / "later/logs")
+    assert not [*(runs / "later").iterdir()]
+    to_tensorboard(run, runs / "later/logs")
+    assert [*(runs / "later").iterdir()] == [runs / "later/logs"]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -104,6 +117,13 @@ def test_mlflow_reads_what_was_written_for_it(runs: Path) -> None:
     assert {"market.png", "summary.json", "scenario.toml", "outcome.json"} <= names
     again = asked(runs, "export", "first", "--to", "mlflow", "--out", store)
     assert (again.returncode, "is in MLflow already" in again.stderr) == (2, True)
+    other = FinishedRun.read(runs / "second")
+    with pytest.raises(FileNotFoundError):
+        to_mlflow(replace(other, files=[runs / "nowhere.png"]), store)
+    later = asked(runs, "export", "second", "--to", "mlflow", "--out", store)
+    assert later.returncode == 0, later.stderr
+    found = client.search_runs([experiment.experiment_id])
+    assert [one.info.status for one in found] == ["FINISHED", "FAILED", "FINISHED"]
 
 
 @pytest.mark.parametrize(("to", "module"), [("mlflow", "mlflow"), ("tensorboard", "tensorboardX")])
