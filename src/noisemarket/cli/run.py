@@ -118,6 +118,9 @@ def run(
     else:
         allowed = ("--engine", "--[no-]baselines", "--draws", "--workers")
         path = resumed(context, resume, "a run folder", ("scenario.toml", "status.json"), *allowed)
+        season = path.resolve().parent.parent
+        if (season / SEASON).exists():
+            raise BadInput("--resume", resume, f"is one job of a season: resume {season}.")
         if (path / SEASON).exists():
             from noisemarket.cli.season import resume_season
 
