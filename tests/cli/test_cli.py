@@ -195,14 +195,15 @@ def test_bad_owners_file(tmp_path: Path, text: str, said: str) -> None:
 
 
 def test_owners_file_travels_with_the_run(tmp_path: Path) -> None:
-    (tmp_path / "people.csv").write_text(
+    (tmp_path / "people.txt").write_text(
         "owner,privacy_cost,data_size,beta,markup\nada,0.5,600,1,0.2\nbob,2,600,5,0.1\n"
     )
-    words = ["--set", "file=people.csv", "--set", "iterations=300", "--out", "r", "--json"]
+    words = ["--set", "file=people.txt", "--set", "iterations=300", "--out", "r", "--json"]
     first = call_here("negotiate", *words, cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     assert [row["owner"] for row in rows_of(tmp_path / "r" / "contracts.csv")] == ["ada", "bob"]
-    (tmp_path / "people.csv").unlink()
+    assert (tmp_path / "r" / "owners.csv").is_file()
+    (tmp_path / "people.txt").unlink()
     again = call_here("negotiate", "r/scenario.toml", "--out", "s", "--json", cwd=tmp_path)
     assert json.loads(again.stdout) == json.loads(first.stdout)
 

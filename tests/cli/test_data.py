@@ -19,6 +19,8 @@ def test_check_prints_every_owner(tmp_path: Path) -> None:
     assert owners[0]["records"] == 64
     assert owners[0]["labels"] == {"benign": 31, "malignant": 33}
     assert sum(owners[0]["outside"].values()) == 14
+    said = " ".join(call_here("data", "check", str(HOSPITALS), cwd=tmp_path).stdout.split())
+    assert "which are clipped, and texts that are not listed. Missing: empty cells." in said
 
 
 def test_check_names_what_is_wrong_and_shows_the_others(tmp_path: Path) -> None:

@@ -7,20 +7,24 @@ import csv
 import json
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.commands import Done, call_here
+from tests.ledger.edits import says
+from tests.ledger.tampering import read, rewrite, write
 from tests.market.common import here, words, write_images
 
-from noisemarket.ledger.keys import KeyPair
+from noisemarket.ledger.keys import KEY_FILE, KeyPair
 from noisemarket.ledger.queries import account, documents, jobs
 from noisemarket.ledger.store import reading
 from noisemarket.market import job
 from noisemarket.market.deployment import deployment, sign
 from noisemarket.market.outcome import Outcome
 from noisemarket.privacy.zcdp import gaussian_epsilon
+from noisemarket.show.export import FinishedRun, to_mlflow, to_tensorboard
 
 pytestmark = pytest.mark.training
 
@@ -77,8 +81,19 @@ def test_tensorboard_reads_what_was_written_for_it(runs: Path) -> None:
         (result.number, pytest.approx(result.score.accuracy)) for result in outcome.results
     ]
     assert "market" in read.Tags()["images"]
+    assert not [*runs.glob(".export-*")]
     again = asked(runs, "export", "first", "--to", "tensorboard", "--out", "logs")
     assert (again.returncode, "is not empty" in again.stderr) == (2, True)
+
+
+def test_an_export_to_tensorboard_that_fails_leaves_nothing(runs: Path) -> None:
+    run = FinishedRun.read(runs / "first")
+    broken = replace(run, files=[runs / "nowhere.png"])
+    with pytest.raises(FileNotFoundError):
+        to_tensorboard(broken, runs / "later/logs")
+    assert not [*(runs / "later").iterdir()]
+    to_tensorboard(run, runs / "later/logs")
+    assert [*(runs / "later").iterdir()] == [runs / "later/logs"]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -104,6 +119,13 @@ def test_mlflow_reads_what_was_written_for_it(runs: Path) -> None:
     assert {"market.png", "summary.json", "scenario.toml", "outcome.json"} <= names
     again = asked(runs, "export", "first", "--to", "mlflow", "--out", store)
     assert (again.returncode, "is in MLflow already" in again.stderr) == (2, True)
+    other = FinishedRun.read(runs / "second")
+    with pytest.raises(FileNotFoundError):
+        to_mlflow(replace(other, files=[runs / "nowhere.png"]), store)
+    later = asked(runs, "export", "second", "--to", "mlflow", "--out", store)
+    assert later.returncode == 0, later.stderr
+    found = client.search_runs([experiment.experiment_id])
+    assert [one.info.status for one in found] == ["FINISHED", "FAILED", "FINISHED"]
 
 
 @pytest.mark.parametrize(("to", "module"), [("mlflow", "mlflow"), ("tensorboard", "tensorboardX")])
@@ -178,6 +200,32 @@ def test_a_record_is_verified_of_a_job_and_of_an_owner(runs: Path, record: dict[
         assert (done.returncode, "holds" in done.stdout) == (0, True), done.stderr
 
 
+def test_a_record_is_signed_with_the_key_of_a_curator_of_many_jobs(runs: Path) -> None:
+    kept, own = runs / "first/curator", runs / "own"
+    own.mkdir(mode=0o700)
+    (kept / KEY_FILE).rename(own / KEY_FILE)
+    try:
+        done = asked(runs, "ledger", "record", "first")
+        assert (done.returncode, "holds no key: name the" in done.stderr) == (2, True), done.stderr
+        done = asked(runs, "ledger", "record", "first", "--curator-folder", "own")
+        assert (done.returncode, json.loads(done.stdout)["curator_key"]) == (
+            0, KeyPair.load(own).public_hex,
+        )  # fmt: skip
+    finally:
+        (own / KEY_FILE).rename(kept / KEY_FILE)
+
+
+def test_nothing_is_signed_of_a_ledger_that_was_changed(runs: Path) -> None:
+    place = str(runs / "consortium/ledger.sqlite")
+    kept = read(place)
+    try:
+        rewrite(place, says("delivered", rho=0.0))
+        done = asked(runs, "ledger", "record", "first")
+        assert (done.returncode, done.stdout, " entry " in done.stderr) == (1, "", True)
+    finally:
+        write(place, kept)
+
+
 def test_an_earlier_record_holds_when_the_ledger_has_grown(runs: Path) -> None:
     """The first job's record, as it was signed before the second job began."""
     with reading(str(runs / "first")) as ledger:
@@ -217,7 +265,9 @@ def test_any_changed_field_is_found(runs: Path, record: dict[str, Any]) -> None:
         at[last] = value
         assert f" for {place}, and the record says " in verified(changed)
     assert "owners" in verified({**record, "owners": record["owners"][1:]})
-    assert "more" in verified({**record, "more": 1})
+    for more in (1, None):
+        said = f"has nothing for more, and the record says {more}"
+        assert said in verified({**record, "more": more})
     seal = record["signature"]
     assert "is not signed by its curator" in verified({**record, "signature": seal[::-1]})
     assert "holds no entry 1" in verified({**record, "ledger_head": "1:" + "0" * 64})

@@ -57,6 +57,18 @@ def test_bad_input_is_one_sentence_and_leaves_no_folder(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_job_of_a_season_is_not_resumed_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = tmp_path / "jobs" / "02"
+    job.mkdir(parents=True)
+    for file in (tmp_path / "season.json", job / "scenario.toml", job / "status.json"):
+        file.touch()
+    monkeypatch.chdir(job.parent)
+    said = fails(["run", "--resume", "02"], capsys)
+    assert f"--resume 02 is one job of a season: resume {tmp_path}" in said
+
+
 @pytest.mark.parametrize(
     ("more", "code", "said"),
     [

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,12 +29,13 @@ from noisemarket.federated import engine as engines
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.engine import Job
 from noisemarket.federated.models.cnn import CNN
-from noisemarket.federated.models.linear import LinearMaker
+from noisemarket.federated.models.linear import LinearMaker, LinearModel
 from noisemarket.federated.models.model import ModelMaker
 from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.federated.partition import Partition
-from noisemarket.federated.protections import Paper, Protection, Sharded
+from noisemarket.federated.protections import Paper, PerRecord, Protection, Sharded
 from noisemarket.federated.rounds import screen
+from noisemarket.market import local_engine
 from noisemarket.market.local_engine import LocalEngine
 
 pytestmark = pytest.mark.process
@@ -101,6 +103,24 @@ def test_workers_are_no_more_than_owners_and_uploads_outlive_them() -> None:
     kept = upload.copy()
     engine.close()
     assert np.array_equal(upload, kept)
+
+
+def test_products_of_records_count_against_what_a_worker_keeps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of owners with 120, 45, 30 and 5 records, the first and the last fit."""
+    made, records = list[int](), LinearModel.records
+
+    def seen(self: LinearModel, inputs: Any, labels: Any) -> Any:
+        made.append(len(labels))
+        return records(self, inputs, labels)
+
+    monkeypatch.setattr(LinearModel, "records", seen)
+    monkeypatch.setattr(local_engine, "MOST_KEPT", 120 * (8 + 3 * 8) + 200)
+    engine = local_engine.SerialEngine(job(protection=PerRecord(records_per_shard=3)))
+    for _ in range(3):
+        engine.train(1, engine.first_weights(), range(4))
+    assert made == [120, 45, 30, 5, 45, 30, 45, 30]
 
 
 def test_a_model_that_fails_ends_in_one_sentence() -> None:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.ledger.common import NOW, key
-from tests.ledger.edits import BROKEN, CUT_OFF, EDITS, JOB
+from tests.ledger.edits import BROKEN, CUT_OFF, EDITS, JOB, says
 from tests.ledger.tampering import read, rewrite, write
 
 from noisemarket.errors import LedgerBroken
@@ -78,6 +79,21 @@ def test_a_cut_in_the_middle_of_a_transaction_is_found(ledger: Ledger, place: st
                 with pytest.raises(LedgerBroken, match="is not sealed by the curator"):
                     verify(ledger, curator_keys=[CURATOR.public_hex])
             write(place, kept)
+    finally:
+        write(place, kept)
+
+
+@pytest.mark.parametrize(
+    "about", [[], None, {"currency": ["x"]}, {"currency": None}, {"currency": "a\n"}]
+)
+def test_a_curator_that_calls_money_anything_but_a_word_is_found(
+    ledger: Ledger, place: str, about: Any
+) -> None:
+    kept = read(place)
+    try:
+        rewrite(place, says("opened", about=about), CURATOR)
+        with pytest.raises(LedgerBroken, match=r"entry 1 .* not a short word"):
+            verify(ledger)
     finally:
         write(place, kept)
 

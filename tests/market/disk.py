@@ -26,6 +26,9 @@ FEW = {30_000: "ledger.sqlite", 60_000: "checkpoint.npz", 85_000: "figures/marke
 FIGURE = bytes(90_000)
 """What stands for every figure: to render them takes longer than all the rest."""
 
+STEPS = ("Negotiated: ", "Trained ", "Settled: ")
+"""How the line of a finished step begins."""
+
 
 def attempt(name: str, arguments: list[str]) -> None:
     out, err = io.StringIO(), io.StringIO()
@@ -35,7 +38,7 @@ def attempt(name: str, arguments: list[str]) -> None:
             main(arguments)
         except SystemExit as end:
             code = end.code
-    said = [line for line in err.getvalue().splitlines() if not line.startswith("training,")]
+    said = [line for line in err.getvalue().splitlines() if not line.startswith(STEPS)]
     print(json.dumps({"name": name, "code": code, "said": said, "out": out.getvalue()}), flush=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,17 @@ def test_the_report_names_an_owner_that_pushes_against_the_model_and_pay_does_no
     assert all(1 in result.delivered for result in outcome.results)
     assert "±" in str(next(iter(sellers_table(outcome).columns[-1].cells)))
     assert figures(Outcome.load(tmp_path)) == figures(outcome)
+
+
+def test_the_report_names_nobody_where_nothing_bounds_an_update(
+    images: Path, tmp_path: Path
+) -> None:
+    """As under ``paper``, where an honest owner without noise has an error of 0."""
+    for protection, told in (("paper", 0), ("per_record", 1)):
+        chosen = scenario(images, model="features", protection=protection, rounds=1)
+        outcome = here(chosen, tmp_path / protection).finish()
+        row = replace(outcome.owners[0], loss_lowered=-0.002, loss_lowered_error=0.0)
+        assert len(harmful_uploads(replace(outcome, owners=(row,)))) == told
 
 
 def test_a_job_that_is_cut_off_after_every_round_reports_the_same(

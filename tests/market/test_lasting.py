@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.ledger.common import contract, sign
 from tests.market.common import here, job_name, scenario, write_images
 
 from noisemarket.cli import main
+from noisemarket.cli.common import show
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.files import private_folder, write_json
+from noisemarket.files import private_folder
 from noisemarket.ledger.money import in_words
 from noisemarket.ledger.queries import documents, jobs
 from noisemarket.ledger.store import open_ledger
@@ -22,7 +26,7 @@ from noisemarket.market import events
 from noisemarket.market.outcome import LEFT_OUT, MarketOutcome
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.owner.folder import Declined, OwnerFolder, owner_folder
-from noisemarket.owner.wallet import Balance, Wallet
+from noisemarket.owner.wallet import HELD, Balance, Wallet
 from noisemarket.privacy.accountant import PrivacyBudget, read_journal
 from noisemarket.scenario import Scenario
 from noisemarket.show.account_report import accounts_shown, owner_account, write_accounts
@@ -181,6 +185,18 @@ def test_the_account_of_a_folder(
     assert [line.split()[0] for line in shown] == ["owner", "0", "1", "2"]
 
 
+def test_a_currency_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"job": "one", "state": "closed", "rounds": 1, "rho": 1.0, "epsilon": 1.0}
+    row |= {"paid_micro": 2_000_000, "currency": "[/b]"}
+    account = {"records": "", "jobs": 1, "rho": 1.0, "epsilon": 1.0, "reserved": 0.0, "left": None}
+    account |= {"could_sell": [], "each_job": [row]}
+    owner = {"owner": "anna", "neighbours": "add_one", "delta": 1e-5, "rho": 1.0, "epsilon": 1.0}
+    owner |= {"money_micro": {"[/b]": 2_000_000}, "accounts": [account]}
+    for owners in ([owner], [owner, owner]):
+        show(False, None, *accounts_shown({"owners": owners}))
+        assert capsys.readouterr().out.count("2.00 [/b]") == 2
+
+
 def test_a_wallet_that_lacks_a_signed_job_is_refused(images: Path, tmp_path: Path) -> None:
     """Also where its note was put back with it: the contracts are still there."""
     root, made = tmp_path / "consortium", scenario(images, **ONCE)
@@ -197,13 +213,27 @@ def test_a_wallet_that_lacks_a_signed_job_is_refused(images: Path, tmp_path: Pat
     assert third.owners[1].reason.endswith("the owner's wallet was put back to an earlier state")
 
 
+def keep_contract(folder: OwnerFolder, offered: datetime) -> None:
+    one = contract(job="job", owner="anna", offered_at=offered.isoformat())
+    folder.keep_contract(sign(one))
+
+
+def test_a_job_that_has_lapsed_is_no_sign_of_an_earlier_wallet(tmp_path: Path) -> None:
+    """Whenever its files were written last, and whatever a curator's clock says."""
+    folder = OwnerFolder("anna", private_folder(tmp_path / "anna"))
+    for offered in (datetime.now(UTC) - HELD, datetime.now(UTC) + timedelta(days=1)):
+        keep_contract(folder, offered)
+        folder.check_wallet(folder.wallet())
+
+
 def test_a_wallet_that_lacks_what_an_open_job_has_spent_is_refused(tmp_path: Path) -> None:
     folder = OwnerFolder("anna", private_folder(tmp_path / "anna"))
     wallet, terms = folder.wallet(), PrivacyBudget("anna", "per_record", 0.1, 0.02, rho_cap=0.5)
     wallet.reserve("job", terms, "2999-01-01T00:00:00+00:00", 1.0)
     empty = {path: path.read_bytes() for path in folder.path.glob("wallet-*")}
     wallet.hold("job")
-    write_json(folder.job("job") / "contract.json", {})
+    keep_contract(folder, datetime.now(UTC))
+    os.utime(folder.job("job") / "contract.json", (0, 0))  # as in a copy without times
     wallet.spend("job", 1, "one", 0.1)
     folder.keep_release("job", "one", 1, {"weights": np.zeros(1)})
     folder.check_wallet(wallet)

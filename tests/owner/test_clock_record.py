@@ -82,6 +82,15 @@ def test_a_cap_below_all_its_noise_is_the_reason_that_it_names(tmp_path: Path) -
         with_cap(tmp_path, 1e-9).stay(COUNTED, 32)
 
 
+@pytest.mark.parametrize("currency", [["x"], None, "", " EUR", "E\nUR", "x" * 21])
+def test_a_currency_that_is_not_a_short_word_is_declined(tmp_path: Path, currency: object) -> None:
+    """It would be in every account that the owner reads."""
+    anna = agent(tmp_path)
+    with pytest.raises(Declined, match="the currency is not a short word"):
+        anna.stay(replace(CLOCKS, work={**WORK, "currency": currency}), 32)
+    assert anna.stay(replace(CLOCKS, work={**WORK, "currency": "[/b]"}), 32)
+
+
 def test_all_owners_at_once_and_one_by_one_answer_alike() -> None:
     """What the embedded market computes is what an agent says, to the bit."""
     scenario = Scenario.from_preset("market", owners=50, privacy_cost={"distribution": "uniform",

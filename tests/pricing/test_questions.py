@@ -67,7 +67,7 @@ def test_the_clock_counts_its_answers() -> None:
 def test_what_lying_brings_is_not_said_where_a_budget_may_cut_deals_that_do_not_know_it() -> None:
     names, unlimited = ["uniform", "clock", "pain_fl", "bisection"], 12 * 16.0
     found = {
-        (one.mechanism, one.budget): one.lying
+        (one.mechanism, one.budget): one.lying_gain
         for one in decisions(SCENARIO, Plan(tuple(names), (None, 20.0, unlimited), (1,)))
     }
     for name in names:

@@ -88,7 +88,7 @@ def whole(images: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
     folder = tmp_path_factory.mktemp("runs")
     done = call(*words(images), *GRID, "--out", "whole", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    assert done.stderr == "measured 1 of 2\nmeasured 2 of 2\n"
     return folder / "whole", json.loads(done.stdout)
 
 
@@ -300,7 +300,8 @@ def test_after_a_failure_only_the_rest_is_measured(
     with pytest.raises(SystemExit) as end:
         main([*words(images), *few, "--out", "r"])
     assert end.value.code == 1
-    problem = capsys.readouterr().err
+    *steps, problem = capsys.readouterr().err.splitlines(keepends=True)
+    assert steps == [f"measured {number} of 8\n" for number in range(1, 5)]
     assert_sentence(problem)
     assert "A process died" in problem
     assert "stopped after 4 of 8 points; continue with --resume r" in problem

@@ -10,8 +10,7 @@ import sys
 import warnings
 
 OPTIONS = {"setting": "--set"} | {
-    name: f"--{name}"
-    for name in ("out", "resume", "contracts", "mixed", "port", "records", "seeds")
+    name: f"--{name}" for name in ("out", "resume", "mixed", "port", "records", "seeds")
 }
 """The options by the arguments that they set: messages of the library name arguments."""
 

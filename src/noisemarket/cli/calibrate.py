@@ -185,7 +185,8 @@ def _measure(
 
         def watch(done: int, total: int) -> None:
             bar.update(line, completed=done)
-            step_done(bar, f"measured {done} of {total}")
+            if done:
+                step_done(bar, f"measured {done} of {total}")
             folder.status("running", points=total, points_done=done)
 
         try:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from noisemarket.market.run_folder import RunFolder
     from noisemarket.scenario import Scenario
 
-SURFACE = "surface.toml"
+OWNERS, SURFACE = "owners.csv", "surface.toml"
 
 _WITHOUT = {
     "joint": "buys from each owner alone and cannot keep it",
@@ -123,9 +123,8 @@ def new_folder(
         if facts:
             folder.note(**facts)
         if owners:
-            copy = "owners" + Path(owners).suffix
-            folder.copy(owners, copy, private=True)  # it holds the owners' costs
-            population = scenario.population.model_copy(update={"file": copy})
+            folder.copy(owners, OWNERS, private=True)  # it holds the owners' costs
+            population = scenario.population.model_copy(update={"file": OWNERS})
             scenario = scenario.model_copy(update={"population": population})
         if surface.endswith(".toml"):
             folder.copy(surface, SURFACE)

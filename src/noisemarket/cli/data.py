@@ -45,7 +45,10 @@ def check(
             counts = (one.labels, one.outside, one.missing)
             table.add_row(one.owner, *map(_counted, counts), f"{one.records:,}")
     document = {"owners": [asdict(one) for one in found], "remarks": remarks}
-    meant = "outside: values beyond the description, which are clipped; missing: empty cells"
+    meant = (
+        "Outside: numbers beyond their range, which are clipped, and texts that are not listed. "
+        "Missing: empty cells."
+    )
     show(as_json, document, table, meant, *problems, *remarks)
     if problems:
         raise typer.Exit(1)

@@ -31,6 +31,8 @@ LONG = 30.0
 
 def announce(scenario: Scenario, trainings: int, workers: int | None) -> None:
     """Say on standard error how long so many trainings of a scenario will take, if it is long."""
+    if not trainings:
+        return
     owners, training = scenario.population.owners, scenario.training
     times = f"{trainings:,} trainings of " if trainings > 1 else ""
     model = "the CNN" if training.model == "cnn" else "a linear model"

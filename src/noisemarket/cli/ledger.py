@@ -186,6 +186,10 @@ def statement(
 def record(
     folder: Annotated[str, Argument(metavar="RUN", help="Run folder of a settled market.")],
     owner: Annotated[str | None, Option(help="Only this owner's part.")] = None,
+    curator_folder: Annotated[
+        str | None,
+        Option(metavar="DIR", help="Folder with the curator's key, if it is not in RUN."),
+    ] = None,
     out: Annotated[
         str | None, Option(metavar="FILE", help="Write it to this file instead of printing it.")
     ] = None,
@@ -195,7 +199,8 @@ def record(
     import json
 
     from noisemarket.files import write_json
-    from noisemarket.ledger.keys import KeyPair
+    from noisemarket.ledger import verification
+    from noisemarket.ledger.keys import KEY_FILE, KeyPair
     from noisemarket.ledger.store import reading
     from noisemarket.market.deployment import deployment, sign
     from noisemarket.market.run_folder import JOB, MarketFolder
@@ -204,8 +209,12 @@ def record(
         raise BadInput("RUN", folder, "is not the run folder of a market.")
     common.writable_file("--out", out)
     market = MarketFolder(Path(folder))
-    curator = KeyPair.load(market.curator)
+    own = Path(curator_folder or market.curator)
+    if not (own / KEY_FILE).exists():
+        raise BadInput("--curator-folder", str(own), "holds no key: name the curator's folder.")
+    curator = KeyPair.load(own)
     with reading(folder) as ledger:
+        verification.verify(ledger)
         document = sign(deployment(ledger, market.manifest().job, owner), curator)
     if out is None:
         print(json.dumps(document, indent=2, ensure_ascii=False))

@@ -12,6 +12,7 @@ from typer import Option
 
 from noisemarket.cli import options as opt
 from noisemarket.cli.common import (
+    OWNERS,
     ROUND_DROPPED,
     SURFACE,
     Stop,
@@ -117,6 +118,9 @@ def run(
     else:
         allowed = ("--engine", "--[no-]baselines", "--draws", "--workers")
         path = resumed(context, resume, "a run folder", ("scenario.toml", "status.json"), *allowed)
+        season = path.resolve().parent.parent
+        if (season / SEASON).exists():
+            raise BadInput("--resume", resume, f"is one job of a season: resume {season}.")
         if (path / SEASON).exists():
             from noisemarket.cli.season import resume_season
 
@@ -157,7 +161,7 @@ def reopen(path: Path, given: Choices) -> tuple[RunFolder, PreparedMarket, Choic
     from noisemarket.scenario import load_scenario
 
     # what a run can leave if it is killed before its job is opened
-    first = {SCENARIO, STATUS, SURFACE, "owners.csv", "curator", "owners"}
+    first = {SCENARIO, STATUS, SURFACE, OWNERS, "curator", "owners"}
     others = {one.name for one in path.iterdir() if not one.name.startswith(".")} - first
     if others and not (path / JOB).exists():
         raise BadInput("--resume", str(path), "was written by another command.")
@@ -238,7 +242,7 @@ def carry_out(
         f"To see the contracts: noisemarket ledger ls {folder.path}",
     ]
     if (target := market.scenario.market.target_accuracy) != "none":
-        said.insert(0, against(float(target), result["deployed_accuracy"]))
+        said.insert(0, against(float(target), result["accuracies"]["market"]))
     if not outcome.agreed:
         said.insert(0, _why_nothing(outcome))
     if others and (better := report.advice(result)):
@@ -303,15 +307,20 @@ def _why_nothing(outcome: MarketOutcome) -> str:
     return outcome.negotiation.why_nothing()
 
 
-def against(target: float, accuracy: float | None) -> str:
-    """The accuracy that was asked for, beside the one that came."""
+def against(target: float, draws: Sequence[float | None]) -> str:
+    """The accuracy that was asked for, beside the one that came: the first of these draws of the
+    noise."""
+    accuracy = draws[0]
     if accuracy is None:
         return f"Whether the target of {target:g} % is met is not known: no round was trained."
     if accuracy >= target:
         return f"The target of {target:g} % is met: {accuracy:.2f} %."
+    missed = f"The target of {target:g} % is missed by {target - accuracy:.2f} points"
+    found = [one for one in draws if one is not None]
+    if target - accuracy > max(found) - min(found):
+        return f"{missed}."
     return (
-        f"The target of {target:g} % is missed by {target - accuracy:.2f} points: the loss surface "
-        "predicts the mean of many draws of the noise, and this is one."
+        f"{missed}: the loss surface predicts the mean of many draws of the noise, and this is one."
     )
 
 

@@ -119,7 +119,8 @@ def as_played(market: PreparedMarket, path: Path) -> PreparedMarket:
 
 def after(market: PreparedMarket, earlier: Sequence[PreparedMarket]) -> PreparedMarket:
     """A market whose learners go on from the jobs before: one long game, of which this job is the
-    last part. What comes before is played again as it was, bit by bit."""
+    last part. What comes before is played again: as it was, bit by bit, but over Flower, where
+    owners keep their floors to themselves, with the floors of today."""
     environment, scenario = market.environment, market.scenario
     length = scenario.learning.iterations
     phases: list[Phase] = []

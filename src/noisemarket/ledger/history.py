@@ -20,7 +20,7 @@ from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract, is_key, moment, parse
 from noisemarket.ledger.entries import Entry, NewEntry, once_key, seal_holds
 from noisemarket.ledger.keys import SignedContract
-from noisemarket.ledger.money import checked_amount
+from noisemarket.ledger.money import UNITS, checked_amount, is_currency
 
 _ROUNDING = 1e-9  # relative: rho is added up in another order than the accountant's
 
@@ -53,6 +53,7 @@ class JobHistory:
         self.stage = ""
         self.budget = 0
         self.curator_key = ""
+        self.currency = UNITS
         self.owner_keys: dict[str, str] | None = None
         self.open: dict[str, _Open] = {}
         self.signed = 0  # contracts that are signed and not closed
@@ -124,13 +125,16 @@ class JobHistory:
             raise InvalidEntry("does not have the once key of its kind.")
 
     def _opened(self, content: dict[str, Any]) -> None:
-        owner_keys = content["owner_keys"]
+        owner_keys, about = content["owner_keys"], content["about"]
         if owner_keys is not None and not isinstance(owner_keys, dict):
             raise InvalidEntry("has owner keys that are not a table.")
         if not is_key(content["curator_key"]):
             raise InvalidEntry("has a curator's key that is not a public key.")
+        if not isinstance(about, dict) or not is_currency(about.get("currency", UNITS)):
+            raise InvalidEntry("has no table about the job, or its currency is not a short word.")
         self.budget = checked_amount(content["budget"], "budget")
         self.curator_key, self.owner_keys = content["curator_key"], owner_keys
+        self.currency = about.get("currency", UNITS)
         self.stage = entries.OPENED
 
     def _sealed(self, entry: Entry, content: dict[str, Any], check_signatures: bool) -> None:

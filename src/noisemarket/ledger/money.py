@@ -70,5 +70,12 @@ def in_words(amount: int, currency: str) -> str:
     return f"{format_micro(amount)} {currency}"
 
 
+def is_currency(name: object) -> bool:
+    """Whether this can name a currency: a short word on one line, as in a scenario."""
+    if not isinstance(name, str) or not 0 < len(name) <= 20:
+        return False
+    return name.isprintable() and name == name.strip()
+
+
 def _too_large(field: str, value: object) -> BadInput:
     return BadInput(field, value, f"give at most {format_micro(MOST)}.")

@@ -18,7 +18,6 @@ from noisemarket.ledger import entries
 from noisemarket.ledger.contract import is_key
 from noisemarket.ledger.entries import FIRST, Entry, Head, described, entry_hash
 from noisemarket.ledger.history import InvalidEntry, JobHistory
-from noisemarket.ledger.money import UNITS
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.ledger.store import Ledger
 
@@ -140,7 +139,6 @@ class _Tally:
         self.jobs = self.jobs_settled = 0
         self.sums = dict.fromkeys(_SUMS, 0)
         self.money = Counter[str]()
-        self._currency: dict[str, str] = {}  # of each open job
 
     def add(self, entry: Entry) -> None:
         history = self.open.get(entry.job) or JobHistory(entry.job)
@@ -152,7 +150,7 @@ class _Tally:
         if entry.kind == entries.SEALED:
             del self.unsealed[entry.job]
             if history.stage == entries.SETTLED:
-                del self.open[entry.job], self._currency[entry.job]
+                del self.open[entry.job]
             return
         self.unsealed.setdefault(entry.job, entry.seq)
         for name in _SUMS:
@@ -164,10 +162,9 @@ class _Tally:
             self.curator_keys[history.curator_key] = None
             self.jobs += 1
             self.open[entry.job] = history
-            self._currency[entry.job] = entry.content()["about"].get("currency", UNITS)
         elif entry.kind == entries.SETTLED:
             self.jobs_settled += 1
-        self.money[self._currency[entry.job]] += history.paid - before["paid"]
+        self.money[history.currency] += history.paid - before["paid"]
 
     def check_sealed(self) -> None:
         """Refuse entries at the end that their curator has not sealed."""

@@ -28,6 +28,7 @@ from noisemarket.privacy.zcdp import gaussian_epsilon
 FORMAT = "noisemarket deployment 1"
 _PURPOSE = "deployment record"
 _SIGNATURE = "signature"
+_ABSENT = type("_Absent", (), {"__repr__": lambda _: "nothing"})()  # is not null
 
 _MODEL = {
     "model_name": "Distributed",
@@ -231,11 +232,13 @@ def _totals(contracts: Iterable[_Spent]) -> list[dict[str, Any]]:
 def _differences(said: Any, true: Any, place: str = "") -> Iterable[tuple[str, Any, Any]]:
     """Where two documents differ: the place, and what stands there in each."""
     if isinstance(said, dict) and isinstance(true, dict):
-        pairs = [(name, said.get(name), true.get(name)) for name in {**true, **said}]
+        pairs = [
+            (name, said.get(name, _ABSENT), true.get(name, _ABSENT)) for name in {**true, **said}
+        ]
     elif isinstance(said, list) and isinstance(true, list) and len(said) == len(true):
         pairs = [(str(number), *pair) for number, pair in enumerate(zip(said, true, strict=True))]
     else:
-        if canonical(said) != canonical(true):
+        if _ABSENT in (said, true) or canonical(said) != canonical(true):
             yield place.removeprefix("."), said, true
         return
     for name, one, other in pairs:

@@ -7,7 +7,7 @@ workers that share the images, the global model and the place for uploads.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,7 +38,7 @@ from noisemarket.owner.round import OwnerTrainer
 from noisemarket.privacy.noise import NoiseSource
 
 MOST_KEPT = 2**28
-"""Bytes of copied records that a worker keeps from round to round; others it copies anew."""
+"""Bytes of records that a worker keeps from round to round; others it makes anew."""
 
 LOTS = 16
 """Messages of owners that a worker gets in a round: so many that none waits long for another."""
@@ -94,18 +94,21 @@ class OwnerWork:
         cache: dict[int, Records] = {}
         room = MOST_KEPT
 
-        def records(owner: int) -> Records:
+        def prepared(owners: tuple[int, ...]) -> Iterator[tuple[int, Records, float]]:
             nonlocal room
-            place = self.places[owner]
-            made = cache.get(place.start)
-            if made is None:
+            for owner in owners:
+                place, sigma = self.places[owner], float(self.sigma[owner])
+                if (known := cache.get(place.start)) is not None:
+                    yield owner, known, sigma
+                    continue
                 inputs = views["train_inputs"][place]
                 made = model.records(inputs, views["train_labels"][place])
-                copied = 0 if made.views else inputs.nbytes
-                if copied <= room:
+                yield owner, made, sigma
+                kept = made.added_bytes  # by now it has trained, and holds all that it will
+                kept = inputs.nbytes if kept is None else kept
+                if kept <= room:
                     cache[place.start] = made
-                    room -= copied
-            return made
+                    room -= kept
 
         def work(task: Task, *_tell: object) -> Any:
             kind, number, owners = task
@@ -115,8 +118,7 @@ class OwnerWork:
                 inputs, labels = views["test_inputs"][part], views["test_labels"][part]
                 with model.one_thread():
                     return model.score(single_precision(weights), inputs, labels.copy())
-            those = ((owner, records(owner), float(self.sigma[owner])) for owner in owners)
-            uploads = trainer.uploads(number, weights, self.noise, those)
+            uploads = trainer.uploads(number, weights, self.noise, prepared(owners))
             for owner, upload in zip(owners, uploads, strict=True):
                 views["uploads"][owner] = upload
             return None

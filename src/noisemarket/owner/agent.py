@@ -29,7 +29,7 @@ from noisemarket.game.sides import SLACK, Behaviour, OwnerSide
 from noisemarket.ledger.contract import Contract, moment
 from noisemarket.ledger.entries import SETTLED, SIGNED
 from noisemarket.ledger.keys import OWNER, PRIVATE, SignedContract
-from noisemarket.ledger.money import prices
+from noisemarket.ledger.money import UNITS, is_currency, prices
 from noisemarket.ledger.receipts import Receipt, UploadReceipt
 from noisemarket.owner import owner_messages as messages
 from noisemarket.owner.folder import OFFER, PLAY, SALE, STATEMENT, Declined, OwnerFolder
@@ -251,6 +251,8 @@ class OwnerAgent:
         expected = self._config.get("curator-key")
         if expected is not None and invitation.curator_key != expected:
             raise Declined("that is not the curator's key")
+        if not is_currency(invitation.work.get(CURRENCY, UNITS)):
+            raise Declined("the currency is not a short word")
         new = self.folder.is_new(invitation.job)
         if new and self.folder.left_unsigned() >= self._most("most_unsigned"):
             raise Declined("too many jobs have ended without a contract")

@@ -30,6 +30,7 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from logging import getLogger
 from pathlib import Path
@@ -52,7 +53,7 @@ from noisemarket.files import (
     write_json,
 )
 from noisemarket.formats import finite, infinite
-from noisemarket.ledger.contract import Contract
+from noisemarket.ledger.contract import Contract, moment
 from noisemarket.ledger.entries import SETTLED, SIGNED, Head
 from noisemarket.ledger.keys import PRIVATE, KeyPair, SignedContract
 from noisemarket.ledger.receipts import Receipt, UploadReceipt, load_receipt, upload_digest
@@ -191,13 +192,16 @@ class OwnerFolder:
         for path in self.wallets():
             if path != wallet.path and (last := last_of(path)) is not None:  # of other records
                 held |= Balance.of(last).open
-        since, lost = time.time() - HELD.total_seconds(), False
+        now, lost = datetime.now(UTC), False
         for job in (self.path / "jobs").glob("*") if not self._one_job else ():
             contract, release = job / CONTRACT, job / RELEASE
             if (job / STATEMENT).exists():
                 settled.append(((job / STATEMENT).stat().st_mtime, job / STATEMENT))
-            elif job.name not in held:  # it may have lapsed
-                lost |= contract.exists() and contract.stat().st_mtime > since
+            elif job.name not in held:
+                if contract.exists():
+                    signed = json.loads(contract.read_text(encoding="utf-8"))["contract"]
+                    offered = moment("offered_at", signed["offered_at"])
+                    lost |= now - HELD < offered <= now  # before, it may have lapsed
             elif release.exists():
                 with np.load(release, allow_pickle=False) as kept:
                     lost |= int(kept["round"]) > held[job.name].last_round

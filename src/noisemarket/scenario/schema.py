@@ -241,7 +241,9 @@ class LearningSection(Section):
     )
     reopen: bool = Field(True, description="whether DyPP starts anew when preferences have changed")
     carry_over: bool = Field(
-        False, description="in a season: whether learners go on from the jobs before"
+        False,
+        description="in a season: whether learners go on from the jobs before, which are played "
+        "again; over Flower with the owners' floors of today",
     )
 
     def settings(self) -> Settings:

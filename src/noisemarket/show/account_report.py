@@ -168,7 +168,7 @@ def _all_shown(owners: list[dict[str, Any]]) -> Table:
             Text(one["owner"]), str(sum(each["jobs"] for each in one["accounts"])),
             *(_number(value) for value in (one["rho"], one["epsilon"])),
             _number(last.get("reserved", 0.0)), _left(last.get("left")),
-            _money(one),
+            Text(_money(one)),
         )  # fmt: skip
     return table
 
@@ -189,7 +189,8 @@ def _one_shown(owner: Mapping[str, Any]) -> list[Table | str]:
             paid = row["paid_micro"]
             table.add_row(
                 row["job"][:12], row["state"], str(row["rounds"]), _number(row["rho"]),
-                _number(row["epsilon"]), "-" if paid is None else in_words(paid, row["currency"]),
+                _number(row["epsilon"]),
+                Text("-" if paid is None else in_words(paid, row["currency"])),
             )  # fmt: skip
         out += ["", head, table]
         if account["could_sell"]:

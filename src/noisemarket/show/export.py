@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from noisemarket.errors import BadInput, MissingExtra, NoisemarketError
@@ -76,17 +78,21 @@ def to_tensorboard(run: FinishedRun, folder: Path) -> str:
 
     if folder.exists() and any(folder.iterdir()):
         raise BadInput("out", str(folder), "is not empty: name a new folder.")
-    with SummaryWriter(str(folder), write_to_disk=True) as writer:
-        for number, one in enumerate(run.rounds, start=1):
-            for name, value in one.items():
-                writer.add_scalar(name, value, number)
-        for name, value in run.results.items():
-            writer.add_scalar(f"results/{name}", value, len(run.rounds))
-        rows = "\n".join(f"| {name} | {value} |" for name, value in run.parameters.items())
-        writer.add_text("parameters", f"| setting | value |\n|---|---|\n{rows}")
-        for path in run.files:
-            if path.suffix == ".png":
-                writer.add_image(path.stem, imread(path), dataformats="HWC")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".export-", dir=folder.parent) as place:
+        logs = Path(place) / "logs"
+        with SummaryWriter(str(logs), write_to_disk=True) as writer:
+            for number, one in enumerate(run.rounds, start=1):
+                for name, value in one.items():
+                    writer.add_scalar(name, value, number)
+            for name, value in run.results.items():
+                writer.add_scalar(f"results/{name}", value, len(run.rounds))
+            rows = "\n".join(f"| {name} | {value} |" for name, value in run.parameters.items())
+            writer.add_text("parameters", f"| setting | value |\n|---|---|\n{rows}")
+            for path in run.files:
+                if path.suffix == ".png":
+                    writer.add_image(path.stem, imread(path), dataformats="HWC")
+        logs.replace(folder)
     return f"{folder}, for: tensorboard --logdir {folder}"
 
 
@@ -102,20 +108,26 @@ def to_mlflow(run: FinishedRun, store: str | None) -> str:
         client = MlflowClient(store)
         found = client.get_experiment_by_name(_EXPERIMENT)
         experiment = found.experiment_id if found else client.create_experiment(_EXPERIMENT)
-        for one in client.search_runs([experiment], f"tags.`{_JOB}` = '{run.job}'"):
+        same = f"tags.`{_JOB}` = '{run.job}' and attributes.status = 'FINISHED'"
+        for one in client.search_runs([experiment], same):
             raise BadInput("run", run.name, f"is in MLflow already, as {one.info.run_id}.")
         created = client.create_run(experiment, run_name=run.name, tags={_JOB: run.job})
         new, now = created.info.run_id, created.info.start_time
-        params = [Param(name, value) for name, value in run.parameters.items()]
-        for first in range(0, len(params), _AT_ONCE):
-            client.log_batch(new, params=params[first : first + _AT_ONCE])
-        for number, values in enumerate([*run.rounds, run.results], start=1):
-            step = min(number, len(run.rounds))
-            client.log_batch(
-                new, metrics=[Metric(name, value, now, step) for name, value in values.items()]
-            )
-        for path in run.files:
-            client.log_artifact(new, str(path))
+        try:
+            params = [Param(name, value) for name, value in run.parameters.items()]
+            for first in range(0, len(params), _AT_ONCE):
+                client.log_batch(new, params=params[first : first + _AT_ONCE])
+            for number, values in enumerate([*run.rounds, run.results], start=1):
+                step = min(number, len(run.rounds))
+                client.log_batch(
+                    new, metrics=[Metric(name, value, now, step) for name, value in values.items()]
+                )
+            for path in run.files:
+                client.log_artifact(new, str(path))
+        except BaseException:
+            with suppress(MlflowException):  # what failed may be MLflow itself
+                client.set_terminated(new, "FAILED")
+            raise
         client.set_terminated(new)
     except MlflowException as problem:
         said = str(problem).partition("\n")[0]

@@ -164,14 +164,17 @@ def _lowered(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"{sum(row['loss_lowered'] for row in rows):.3g} ± {error:.2g}"
 
 
-def harmful_uploads(outcome: Outcome) -> list[str]:
-    """A line for each owner whose uploads raise the test loss by more than noise explains."""
+def harmful_uploads(outcome: MarketOutcome) -> list[str]:
+    """A line for each owner whose uploads raise the test loss by more than noise explains; none
+    where nothing bounds an update: there an honest owner's may, too."""
+    reach = outcome.order.job.protection.reach
     return [
         f"The uploads of owner {row['owner']} raise the test loss, by {-row['loss_lowered']:.3g} ± "
-        f"{row['loss_lowered_error']:.2g}: under a clip such uploads do not move the model. Pay "
-        "does not depend on it."
+        f"{row['loss_lowered_error']:.2g}: such uploads do not move the model. Pay does not "
+        "depend on it."
         for row in owner_figures(outcome)
-        if row["loss_lowered"] < -SURE * row["loss_lowered_error"]
+        if math.isfinite(reach(row["records"]))
+        and row["loss_lowered"] < -SURE * row["loss_lowered_error"]
     ]
 
 

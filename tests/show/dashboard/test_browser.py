@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, Locator, Page, expect  # noqa: E402
 
 from noisemarket.files import private_folder  # noqa: E402
 from noisemarket.market.run_folder import RunFolder, this_process  # noqa: E402
-from noisemarket.owner.folder import OwnerFolder, owner_folder  # noqa: E402
+from noisemarket.owner.folder import STATEMENT, OwnerFolder, owner_folder  # noqa: E402
 from noisemarket.privacy.accountant import PrivacyBudget  # noqa: E402
 from noisemarket.show.account_report import write_accounts  # noqa: E402
 
@@ -270,12 +270,31 @@ def test_an_owner_sees_its_wallet(browser: Browser, served: Served, tmp_path: Pa
     wallet.reserve("job", terms, "2999-01-01T00:00:00+00:00", 2.0)
     wallet.hold("job")
     wallet.spend("job", 1, "release", 0.125)
+    for job, paid, currency in (("before", 2_500_000, "EUR"), ("other", 1_000_000, "CHF")):
+        said = json.dumps({"paid_micro": paid, "currency": currency})
+        (folder.job(job) / STATEMENT).write_text(said)
     write_accounts(RunFolder(served.root / "market"), tmp_path)
     page = opened(browser, served, "#/owner/market/1")
     account = page.get_by_role("region", name="All jobs so far")
-    for fact in ("Jobs\n1", "Rho\n0.125", "Reserved\n0.375", "Left\n1.5", "0.00 EUR"):
+    for fact in ("Jobs\n1", "Rho\n0.125", "Reserved\n0.375", "Left\n1.5", "2.50 EUR", "1.00 CHF"):
         expect(account).to_contain_text(fact, use_inner_text=True, timeout=LONG)
     expect(account).to_contain_text("75 rounds at sigma 0.1")
+    done(page, served)
+
+
+def test_a_job_of_a_season_is_not_private_nor_resumed_alone(
+    browser: Browser, served: Served
+) -> None:
+    file = served.root / "season/jobs/02/status.json"
+    whole = file.read_text()
+    file.write_text(json.dumps(json.loads(whole) | {"state": "incomplete"}))
+    page = opened(browser, served, "#/run/season%20job%2002")
+    expect(page.locator(".head .tag").first).to_have_text("incomplete", timeout=LONG)
+    expect(page.get_by_text("NOT PRIVATE: noise from a fixed seed.")).to_be_visible()
+    caption = page.get_by_text("trained under the contracts. Each curve is a single draw")
+    expect(caption).to_be_visible(timeout=LONG)  # with nothing beside it
+    expect(page.get_by_role("button", name="Resume")).to_have_count(0)
+    file.write_text(whole)
     done(page, served)
 
 

@@ -37,6 +37,18 @@ def test_all_that_is_wrong_is_told_at_once_in_plain_words(tmp_path: Path) -> Non
     assert not list(tmp_path.glob("taken/*"))
 
 
+def test_a_wrong_mechanism_names_no_folder(tmp_path: Path) -> None:
+    order = json.dumps({"settings": {"mechanism": "x" * 300}}).encode()
+    answer = Client(web_app(RunStore(tmp_path))).post("/api/runs", content=order)
+    assert (answer.status_code, set(answer.json()["fields"])) == (422, {"mechanism"})
+
+
+def test_folders_of_data_have_names_of_their_own(tmp_path: Path) -> None:
+    for data in (["a/hospital", "b/hospital"], ["/"]):
+        with pytest.raises(forms.BadInput, match="or none: rename it"):
+            RunStore(tmp_path, data=data)
+
+
 def test_a_run_may_be_started_on_data_that_the_dashboard_was_given(tmp_path: Path) -> None:
     client = Client(web_app(RunStore(tmp_path / "runs", data=[str(HOSPITALS)])))
     assert client.get("/api/form").json()["own_data"] == ["hospitals"]

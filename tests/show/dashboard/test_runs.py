@@ -72,6 +72,28 @@ def test_a_season_and_each_of_its_jobs(get: Get, runs: Path) -> None:
     assert get(f"runs/{jobs[1]['run']}/ledger")["sound"]
 
 
+def test_a_season_that_was_moved_and_stopped_goes_on_as_a_whole(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "season", tmp_path / "season")
+    for folder in (tmp_path / "season", tmp_path / "season/jobs/02"):
+        status = json.loads((folder / "status.json").read_text())
+        (folder / "status.json").write_text(json.dumps(status | {"state": "incomplete"}))
+    client, job = Client(web_app(RunStore(tmp_path))), "/api/runs/season%20job%2002"
+    refused = client.post(f"{job}/resume")
+    assert (refused.status_code, refused.json()["problem"]) == (
+        409, "This is a job of a season: resume the season.",
+    )  # fmt: skip
+    said = [client.get(one).json()["resumable"] for one in ("/api/runs/season", job)]
+    assert said == [True, False]
+    owner = client.get(f"{job}/owner", params={"name": "0"}).json()
+    assert owner["terms"]["Agreed"]["owner"] == "0"  # of the ledger that was moved, too
+
+
+def test_noise_from_a_fixed_seed_is_not_private(get: Get) -> None:
+    assert get("runs/market")["private"]
+    assert not get("runs/season")["private"]
+    assert not get("runs/season%20job%2001")["private"]
+
+
 def test_the_claims_of_a_reproduction(get: Get, runs: Path) -> None:
     found = get("runs/reproduction/study")
     assert found["claims"] == json.loads((runs / "reproduction" / "claims.json").read_text())

@@ -51,10 +51,13 @@ class LinearRecords(Records):
     features: Flat
     labels: Labels
     _products: dict[int, Double] = field(default_factory=dict, repr=False)
-    views = True
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def added_bytes(self) -> int:
+        return self.labels.size * 8 + sum(one.nbytes for one in self._products.values())
 
     def take(self, indices: NDArray[np.int64]) -> LinearRecords:
         return LinearRecords(self.features[indices], self.labels[indices])

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,10 @@ AT_ONCE = 2**24
 class Records(ABC):
     """An owner's records in the form that its model works with."""
 
-    views: ClassVar[bool] = False
-    """Whether it works on the very arrays it was made of, and so takes hardly any memory itself."""
+    @property
+    def added_bytes(self) -> int | None:
+        """What it keeps besides the arrays that it was made of; None if it copies those."""
+        return None
 
     @abstractmethod
     def __len__(self) -> int:

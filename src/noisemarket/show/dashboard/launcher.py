@@ -20,7 +20,14 @@ import psutil
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.files import LOCK
 from noisemarket.market.run_folder import STATUS, still_runs
-from noisemarket.show.dashboard.run_store import COMPLETE, LOGS, RUNNING, RunStore, UnknownRun
+from noisemarket.show.dashboard.run_store import (
+    COMPLETE,
+    LOGS,
+    RESUMABLE,
+    RUNNING,
+    RunStore,
+    UnknownRun,
+)
 
 PATIENCE = 90.0
 """Seconds to wait until a run that was started has a folder, or says why not."""
@@ -60,7 +67,9 @@ class Launcher:
             state = RUNNING if run in self._children else status["state"]
             if state in (RUNNING, COMPLETE):
                 raise WrongState(f"This run is {state}: there is nothing to resume.")
-            if self._store.kind(run, status) not in ("run", "season"):
+            if self._store.is_job(run):
+                raise WrongState("This is a job of a season: resume the season.")
+            if self._store.kind(run, status) not in RESUMABLE:
                 raise WrongState("Only a run of the whole market, or a season, can be resumed.")
             self._make_room()
             child = self._spawn(run, ["run", "--resume", str(self._store.path(run))])

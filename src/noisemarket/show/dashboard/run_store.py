@@ -42,6 +42,7 @@ _FILES = {
 }
 """What tells which command wrote a run folder, where its status does not."""
 
+RESUMABLE = ("run", "season")
 _MANY = ("compare", "reproduction")
 """Commands that try several mechanisms."""
 
@@ -96,7 +97,12 @@ class RunStore:
             raise unusable("RUNS_FOLDER", root, "used", problem) from None
         self.root = root.resolve()
         self.ledgers = tuple(ledgers)
-        self.data = {Path(one).resolve().name: str(Path(one).resolve()) for one in data}
+        self.data: dict[str, str] = {}
+        for folder in (Path(one).resolve() for one in data):
+            if not folder.name or folder.name in self.data:
+                remedy = "has the name of another folder of data, or none: rename it."
+                raise BadInput("data", str(folder), remedy)
+            self.data[folder.name] = str(folder)
         self.answers: AnswerCache[Any] = AnswerCache(64)
         self._facts: AnswerCache[dict[str, Any]] = AnswerCache(10_000)
 
@@ -119,6 +125,10 @@ class RunStore:
         season, job, number = run.rpartition(JOB_OF)
         inside = job and number.isdecimal() and not (self.root / run).exists()
         return self.root / season / "jobs" / number if inside else self.root / run
+
+    def is_job(self, run: str) -> bool:
+        """Whether a run is a job of a season, which only the season can go on with."""
+        return self.path(run).parent != self.root
 
     def new_path(self, run: str) -> Path:
         """The folder that a new run may be given."""
@@ -198,8 +208,8 @@ class RunStore:
         """What does not change unless a file does."""
         summary, scenario = self.table(run, SUMMARY), self.table(run, SCENARIO)
         kind = self.kind(run, status)
-        tables = ("population", "market", "training")
-        people, money, training = (_table(scenario.get(name)) for name in tables)
+        tables = ("population", "market", "training", "privacy")
+        people, money, training, privacy = (_table(scenario.get(name)) for name in tables)
         accuracy = summary.get("mean_accuracy", summary.get("accuracy"))
         draws, after = _table(summary.get("accuracies")).get("market"), None
         if kind == "run" and accuracy is None:
@@ -208,6 +218,8 @@ class RunStore:
         data = training.get("data")
         return {
             "kind": kind,
+            "resumable": kind in RESUMABLE and not self.is_job(run),
+            "private": summary.get("secure_noise", privacy.get("noise") != "simulated"),
             "preset": scenario.get("preset"),
             "mechanism": None if kind in _MANY else scenario.get("mechanism"),
             "mechanisms": status.get("mechanisms") or [],
@@ -291,12 +303,20 @@ def ledger_of(store: RunStore, run: str) -> RunLedger | None:
     if "://" in where:
         own = next((url for url in store.ledgers if _database(url) == _database(where)), None)
         return None if own is None else RunLedger(own, job, None)
-    path = store.path(run) / (where or LEDGER_FILE)  # of lasting owners: with them
-    inside = path.is_file() and path.resolve() == path and path.is_relative_to(store.root)
-    if not inside or any(path.with_name(path.name + end).is_symlink() for end in _BESIDE):
+    folder = store.path(run)
+    path = folder / (where or LEDGER_FILE)  # of lasting owners: with them
+    if store.is_job(run) and not _readable(store, path):  # the season may have been moved
+        path = folder.parents[1] / path.parent.name / path.name
+    if not _readable(store, path):
         return None
     found = path.stat()
     return RunLedger(str(path), job, (found.st_mtime_ns, found.st_size, found.st_ino))
+
+
+def _readable(store: RunStore, path: Path) -> bool:
+    """Whether a ledger file, with all that SQLite reads with it, is below the folder of runs."""
+    inside = path.is_file() and path.resolve() == path and path.is_relative_to(store.root)
+    return inside and not any(path.with_name(path.name + end).is_symlink() for end in _BESIDE)
 
 
 def is_elsewhere(store: RunStore, run: str) -> bool:

@@ -142,19 +142,17 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
     @app.post("/api/runs", status_code=201, responses=_CHANGES)
     def start(order: Annotated[RunOrder, Body()]) -> Started:
         """Start a run: an ordinary command in a process of its own."""
-        what = "compare" if order.command == "compare" else order.settings.get("mechanism", "run")
-        name = (
-            order.name.strip()
-            or fresh_path(store.root, f"{order.data or order.preset}-{what}").name
-        )
-        data = forms.words_of(store.data, order.data)
+        name, data = order.name.strip(), forms.words_of(store.data, order.data)
         wrong = forms.all_wrong(order.preset, order.settings, data)
         try:
-            store.new_path(name)
+            if name:
+                store.new_path(name)
         except BadInput as problem:
             wrong["name"] = forms.said_of(problem)
         if wrong:
             raise forms.RefusedForm(wrong)
+        what = "compare" if order.command == "compare" else order.settings.get("mechanism", "run")
+        name = name or fresh_path(store.root, f"{order.data or order.preset}-{what}").name
         words = forms.checked_settings(order.preset, order.settings, data)
         given = ["--preset", order.preset, *(w for word in words for w in ("--set", word))]
         if order.command == "run":

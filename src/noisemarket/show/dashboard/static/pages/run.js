@@ -10,7 +10,7 @@ import { study } from "/static/pages/study.js";
 const STEPS = { starting: "Starting workers", negotiating: "Negotiating", signing: "Signing contracts", training: "Training under contract", settled: "Verified and settled", comparing: "Training what the market is compared with" };
 const UNITS = { negotiating: "owners", signing: "contracts" };
 const COLOURS = { market: "--market", uniform_dp: "--none", no_dp: "--full", dypp: "--exact", best_portfolio: "--best", clock: "--clock" };
-const WHY = "Test accuracy of the model that is trained under the contracts, beside the same job with no trade, with no noise, and by other mechanisms.";
+const WHY = "Test accuracy of the model that is trained under the contracts.";
 const OFTEN = 2000; // milliseconds between two looks at contracts that change all the time
 
 export async function show(room, { parts }) {
@@ -26,6 +26,7 @@ export async function show(room, { parts }) {
     h("div", { class: "head" }, h("div", { class: "grow" }, h("h1", {}, run),
       h("p", { class: "lead" }, [mechanisms[about.mechanism]?.name ?? about.mechanism, about.preset && `data ${about.data}`, about.owners && `${number(about.owners, 0)} owners`, typeof about.seed === "number" && `seed ${about.seed}`, `started ${when(about.started)}`].filter(Boolean).join(" · "))),
       badge, buttons),
+    !about.private && (market || about.kind === "season") ? h("p", { class: "box warn", role: "note" }, "NOT PRIVATE: noise from a fixed seed.") : "",
     trouble);
   if (many) return several();
   if (!market && about.kind !== "negotiate") {
@@ -76,7 +77,7 @@ export async function show(room, { parts }) {
     const count = total ? `${number(done, 0)} of ${number(total, 0)} ${UNITS[state.step] ?? "rounds"}` : "";
     const rest = running && seconds !== null ? `about ${duration(seconds)} left in this step` : running && total ? "estimating the time left" : "";
     const after = running && market && state.compares && state.step !== "comparing" ? "the comparison is trained after that" : "";
-    left.textContent = state.problem && !running ? `${state.problem.replace(/^\w+: |; continue with --resume .*|\.$/g, "")}. What was finished is kept${market ? ": resume it to go on" : ""}.` : [count, rest, after].filter(Boolean).join(" · ");
+    left.textContent = state.problem && !running ? `${state.problem.replace(/^\w+: |; continue with --resume .*|\.$/g, "")}. What was finished is kept${about.resumable ? ": resume it to go on" : ""}.` : [count, rest, after].filter(Boolean).join(" · ");
     notes.replaceChildren(state.notes.length ? h("details", { open: state.notes.length < 4 }, h("summary", {}, state.notes.length === 1 ? "One remark" : `${state.notes.length} remarks`),
       h("ul", { class: "lines" }, state.notes.map((note) => h("li", {}, note)))) : "");
   }
@@ -87,7 +88,8 @@ export async function show(room, { parts }) {
       dash: one.name !== "market" && one.name !== "uniform_dp" && one.name !== "no_dp",
     })), state.accuracy.length ? undefined : "No round is finished yet.");
     const draws = Math.max(0, ...state.accuracy.map((one) => one.draws));
-    accuracy.explain(`${WHY} ${draws > 1 ? `Means of up to ${draws} draws of the noise, with the lowest and the highest.` : draws ? "Each curve is a single draw of the noise." : ""}`);
+    const beside = state.accuracy.filter((one) => one.name !== "market").map((one) => one.label).join(", ");
+    accuracy.explain(`${WHY} ${beside && `Beside it: ${beside}. `}${draws > 1 ? `Means of up to ${draws} draws of the noise, with the lowest and the highest.` : draws ? "Each curve is a single draw of the noise." : ""}`);
     const named = Object.fromEntries(state.accuracy.map((one) => [one.name, one.mean[one.mean.length - 1]]));
     const own = state.accuracy.find((one) => one.name === "market");
     figures.replaceChildren(facts(
@@ -113,7 +115,7 @@ export async function show(room, { parts }) {
   }
 
   function act(state) {
-    const wanted = state === "running" ? "Stop" : state === "incomplete" && (market || about.kind === "season") ? "Resume" : "";
+    const wanted = state === "running" ? "Stop" : state === "incomplete" && about.resumable ? "Resume" : "";
     if (buttons.dataset.wanted === wanted) return;
     buttons.dataset.wanted = wanted;
     buttons.hidden = !wanted;
