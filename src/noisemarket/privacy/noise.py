@@ -63,8 +63,7 @@ class NoiseSource(Protocol):
 
     def gaussians(self, count: int) -> FloatArray:
         """The next ``count`` standard Gaussians."""
-        [drawn] = _gaussians(count, [self.words(count)])
-        return drawn
+        return _gaussians(count, [self.words(count)]).reshape(-1)
 
 
 class SecureNoise(NoiseSource):
