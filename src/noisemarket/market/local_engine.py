@@ -7,6 +7,7 @@ workers that share the images, the global model and the place for uploads.
 from __future__ import annotations
 
 import pickle
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -94,21 +95,23 @@ class OwnerWork:
         cache: dict[int, Records] = {}
         room = MOST_KEPT
 
-        def prepared(owners: tuple[int, ...]) -> Iterator[tuple[int, Records, float]]:
+        def prepared(owner: int) -> Records:
+            place = self.places[owner]
+            if (known := cache.get(place.start)) is not None:
+                return known
+            return model.records(views["train_inputs"][place], views["train_labels"][place])
+
+        def keep(owner: int, records: Records) -> None:
+            """After the training: by now records hold all that they ever will."""
             nonlocal room
-            for owner in owners:
-                place, sigma = self.places[owner], float(self.sigma[owner])
-                if (known := cache.get(place.start)) is not None:
-                    yield owner, known, sigma
-                    continue
-                inputs = views["train_inputs"][place]
-                made = model.records(inputs, views["train_labels"][place])
-                yield owner, made, sigma
-                kept = made.added_bytes  # by now it has trained, and holds all that it will
-                kept = inputs.nbytes if kept is None else kept
-                if kept <= room:
-                    cache[place.start] = made
-                    room -= kept
+            place = self.places[owner]
+            if place.start in cache:
+                return
+            size = records.added_bytes
+            size = views["train_inputs"][place].nbytes if size is None else size
+            if size <= room:
+                cache[place.start] = records
+                room -= size
 
         def work(task: Task, *_tell: object) -> Any:
             kind, number, owners = task
@@ -118,9 +121,17 @@ class OwnerWork:
                 inputs, labels = views["test_inputs"][part], views["test_labels"][part]
                 with model.one_thread():
                     return model.score(single_precision(weights), inputs, labels.copy())
-            uploads = trainer.uploads(number, weights, self.noise, prepared(owners))
-            for owner, upload in zip(owners, uploads, strict=True):
+            waiting = deque[tuple[int, Records]]()
+
+            def coming() -> Iterator[tuple[int, Records, float]]:
+                for owner in owners:
+                    waiting.append((owner, prepared(owner)))
+                    yield *waiting[-1], float(self.sigma[owner])
+
+            for upload in trainer.uploads(number, weights, self.noise, coming()):
+                owner, records = waiting.popleft()
                 views["uploads"][owner] = upload
+                keep(owner, records)
             return None
 
         return work
