@@ -151,7 +151,7 @@ class LinearModel(Model):
         with np.errstate(all="ignore"):
             for own, place in zip(lot, places, strict=True):
                 wrong[:, place] = (own.features @ self._rows(weights).T).T
-            self._residuals(wrong, labels)
+            wrong = self._residuals(wrong, labels)
             left = np.sqrt(np.square(wrong).sum(axis=0))  # of numbers from -1 to 1, or a NaN
             length = np.maximum(left, SHORTEST) * lengths  # the norm of an outer product
             most = clip * (CLIP_MARGIN - self.classes * SINGLE)
