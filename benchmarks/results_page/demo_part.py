@@ -40,7 +40,7 @@ def _in_words(found: Document) -> str:
     drawn = market["accuracies"]
     words = (
         f"Of {found['owners']} owners {market['sellers']} gave up noise, for "
-        f"{each:.1f} units each on average. Weighed by their noise they carry {carried:.0f} % of "
+        f"{each:.1f} units each on average. Weighted by their noise they carry {carried:.0f} % of "
         f"the model, which gained {gain:.1f} points. A curator that knows all costs gains "
         f"{most:.1f} for at most that money (it spends {best['paid']:g})."
     )

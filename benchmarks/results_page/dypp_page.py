@@ -295,7 +295,7 @@ def readme_claims() -> str:
     lines = [
         f"- **Seen**: {'; '.join(map(_small, seen))}.",
         f"- **Not seen**: {'; '.join(map(_small, never))}.",
-        f"- {rest} more depend on how one counts.",
+        f"- {rest} more depend on how one counts or how long one plays.",
     ]
     return "\n".join(fill(line, 120, subsequent_indent="  ") for line in lines)
 

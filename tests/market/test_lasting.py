@@ -91,6 +91,12 @@ def test_what_an_owner_wrote_down_counts(images: Path, tmp_path: Path) -> None:
     assert [owner.saving > 0 for owner in second.owners] == [True, False, True]
     third = played(made, tmp_path / "three", root, renew=True)
     assert third.agreed == 3
+    own.write_text(json.dumps(json.loads(own.read_text()) | {"epsilon_budgt": 10}))
+    with pytest.raises(BadInput, match=r"unknown name, epsilon_budgt: did you mean epsilon_budget"):
+        played(made, tmp_path / "four", root)
+    own.write_text("[1]")
+    with pytest.raises(BadInput, match=r"is not a JSON object"):
+        played(made, tmp_path / "five", root)
 
 
 def test_an_owner_that_has_run_dry_takes_no_part(images: Path, tmp_path: Path) -> None:

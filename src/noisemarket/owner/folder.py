@@ -25,6 +25,7 @@ beside the key.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import hashlib
 import json
 import re
@@ -62,6 +63,12 @@ from noisemarket.owner.wallet import HELD, Balance, Wallet, last_of
 from noisemarket.privacy.accountant import TOLERANCE, PrivacyStatement
 from noisemarket.privacy.zcdp import Neighbours
 
+OWN_NAMES = frozenset((
+    "privacy_cost", "markup", "payment_value", "privacy_weight", "payoff", "changes", "behaviour",
+    "key", "seed", "floor", "sigma_max", "rho_cap", "rho_budget", "epsilon_budget", "budget_delta",
+    "allow_unbounded", "neighbours", "most_weights", "most_rounds", "most_steps", "most_unsigned",
+))  # fmt: skip
+"""What ``private.json`` may hold."""
 TABLE = "records"
 RECORDS, PLAY, SALE = "records.npz", "play.npz", "sale.json"
 OFFER, CONTRACT = "offer.json", "contract.json"
@@ -120,9 +127,23 @@ class OwnerFolder:
         return KeyPair.obtain(self.path)
 
     def private(self) -> dict[str, Any]:
-        """The owner's preferences and limits; empty if it has written none down."""
+        """The owner's preferences and limits; empty if it has written none down.
+
+        A name that nobody reads is refused: a limit with a slip in it would limit nothing.
+        """
         path = self.path / PRIVATE
-        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+        if not path.exists():
+            return {}
+        try:
+            found = dict(json.loads(path.read_text(encoding="utf-8")))
+        except (TypeError, ValueError):
+            raise BadInput(PRIVATE, str(path), "is not a JSON object: correct it.") from None
+        if unknown := found.keys() - OWN_NAMES:
+            name = min(unknown)
+            close = difflib.get_close_matches(name, OWN_NAMES, n=1)
+            remedy = f"did you mean {close[0]}?" if close else "take it out."
+            raise BadInput(PRIVATE, str(path), f"has an unknown name, {name}: {remedy}")
+        return found
 
     def keep_private(self, values: Mapping[str, Any], *, renew: bool = False) -> None:
         """Write the owner's preferences down. What is there stays, unless they ``renew`` it."""

@@ -37,6 +37,12 @@ def why_nothing(environment: Environment, demand: Demand, *, joint: bool) -> str
     if joint and demand.target is not None:
         return f"Nothing is bought: no seller is needed for a quality of {demand.target:g} %."
     found = _for_one_model(environment, demand) if joint else _with_one_owner(environment)
+    if found is None and joint:
+        least = environment.levels.sigma_left(floor_level(environment.levels, demand.floor))
+        return (
+            f"Nothing is bought: no owner would lower its noise to {least:g} "
+            "for the highest payment."
+        )
     if found is None:
         return "Nothing is bought: no owner would sell any noise for the highest payment."
     one = found.owners == 1

@@ -55,7 +55,7 @@ export async function show(room, { query }) {
 
   room.replaceChildren(
     h("div", { class: "head" }, h("div", { class: "grow" }, h("h1", {}, "New run"),
-      h("p", { class: "lead" }, "Four choices are enough. The run goes on when this page is closed."))),
+      h("p", { class: "lead" }, "These choices are enough. The run goes on when this page is closed."))),
     trouble,
     h("form", { class: "box", novalidate: true, onsubmit: submit },
       h("div", { class: "fields first" }, field("preset", "Data", data, form.named_owners ? "the owners are those of the data, each with its own records" : "the records are dealt out to the owners"),

@@ -75,7 +75,7 @@ export async function show(room, { parts }) {
     bar.firstElementChild.style.width = running && !total ? "" : `${share}%`;
     if (total) bar.setAttribute("aria-valuenow", String(share)); else bar.removeAttribute("aria-valuenow");
     const count = total ? `${number(done, 0)} of ${number(total, 0)} ${UNITS[state.step] ?? "rounds"}` : "";
-    const rest = running && seconds !== null ? `about ${duration(seconds)} left in this step` : running && total ? "estimating the time left" : "";
+    const rest = running && seconds !== null ? `${seconds < 1 ? "" : "about "}${duration(seconds)} left in this step` : running && total ? "estimating the time left" : "";
     const after = running && market && state.compares && state.step !== "comparing" ? "the comparison is trained after that" : "";
     left.textContent = state.problem && !running ? `${state.problem.replace(/^\w+: |; continue with --resume .*|\.$/g, "")}. What was finished is kept${about.resumable ? ": resume it to go on" : ""}.` : [count, rest, after].filter(Boolean).join(" · ");
     notes.replaceChildren(state.notes.length ? h("details", { open: state.notes.length < 4 }, h("summary", {}, state.notes.length === 1 ? "One remark" : `${state.notes.length} remarks`),

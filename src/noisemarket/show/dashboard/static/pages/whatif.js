@@ -25,7 +25,7 @@ export async function show(room) {
 
   const train = h("button", { type: "button", onclick: start }, "Train it");
   const reset = h("button", { type: "button", class: "plain", onclick: () => { for (const { one, set } of inputs.values()) set(one.value); later(); } }, "Back to the preset");
-  const frontier = new Chart({ title: "Accuracy over money", why: "What a budget buys: by the clock auction, which knows nothing private, and by a curator that knew every owner's cost. Predicted by the measured loss surface.", x: "paid in all", y: "accuracy, %", height: 300, money: true });
+  const frontier = new Chart({ title: "Accuracy over money", why: "What a budget buys: by the clock auction, which needs no private costs, and by a curator that knew every owner's cost. Predicted by the measured loss surface.", x: "paid in all", y: "accuracy, %", height: 300, money: true });
   const price = new Chart({ title: "The clock", why: "The price of each question to the owners, until the clock stops.", x: "question", y: "price", height: 220, whole: true });
   const game = new Chart({ title: "The exact equilibrium", why: "What each owner would sell if every pair played the paper's game perfectly, over the owner's privacy cost.", x: "privacy cost of the owner", y: "saving", height: 220 });
 
@@ -54,7 +54,7 @@ export async function show(room) {
     if (waiting) { waiting = false; ask(); }
   }
 
-  const rows = [["uniform", "no trade"], ["clock", "clock auction"], ["equilibrium", "exact equilibrium"], ["best_portfolio", "with full knowledge"]];
+  const rows = [["uniform", "no trade"], ["clock", "clock auction"], ["equilibrium", "exact equilibrium (no budget)"], ["best_portfolio", "with full knowledge"]];
   const body = h("tbody", {});
 
   function draw(found) {
