@@ -70,8 +70,8 @@ def page() -> str:
         "<!-- Written by benchmarks/report.py from benchmarks/results. Do not edit. -->",
         "After this page you know what the paper's mechanism DyPP brings beside others, and how "
         "accurate the model is at which privacy. `python -m benchmarks report` makes it from "
-        "`benchmarks/results`, which has command, date and machine of each result. ± is half of "
-        "the 95 % interval over the seeds.",
+        "`benchmarks/results`, which has date, machine and all numbers of each result. ± is half "
+        "of the 95 % interval over the seeds.",
         *market_part(),
         *dypp_parts(),
         *lying_part(),
