@@ -153,8 +153,8 @@ def claims_section(claims: list[Mapping[str, str]]) -> list[str]:
                 f"- **Equilibrium.** In `market` the curator gets {share} of the exact "
                 "equilibrium's gain: play stops before the best deal was tried often enough.",
                 f"- **Quality.** By what is signed {signed[0]} against {signed[1]} % with "
-                f"Q-learning; savings as played {played[0]} against {played[1]}, because a tenth of "
-                "Q-learning's moves stay random.",
+                f"Q-learning; savings as played {played[0]} against {played[1]}, because a "
+                "tenth of Q-learning's moves stay random.",
                 f"- **Payments** rise from {paid[0]} to {paid[1]} in `market`, because random "
                 "proposals mostly fail to be signed.",
                 "- **`paper`.** With the printed sign the equilibrium is full saving for no money, "
