@@ -124,9 +124,6 @@ def verdicts(claims: list[Mapping[str, str]]) -> list[list[str]]:
 
 def claims_section(claims: list[Mapping[str, str]]) -> list[str]:
     """What holds of the paper's claims and what does not, claim by claim."""
-    speed = r"after 5,000: .*?WoLF-PHC ([\d,]+), Q-learning ([\d,]+)"
-    fast, slow = cut(speed, numbers_of(claims, "Q-learning needs", "paper"))
-    own, others = cut(speed, numbers_of(claims, "Q-learning needs", "market"))
     (share,) = cut(
         r"([\d.]+ ± [\d.]+ %) of the exact", numbers_of(claims, "WoLF-PHC conv", "market")
     )
@@ -148,8 +145,6 @@ def claims_section(claims: list[Mapping[str, str]]) -> list[str]:
         "DyPP works without private information, as the paper says. Besides:",
         "\n".join(
             [
-                f"- **Speed.** It settles after {fast} interactions (Q-learning {slow}) of 5,000 "
-                f"in `paper`, {own} ({others}) in `market`.",
                 f"- **Equilibrium.** In `market` the curator gets {share} of the exact "
                 "equilibrium's gain: play stops before the best deal was tried often enough.",
                 f"- **Quality.** By what is signed {signed[0]} against {signed[1]} % with "

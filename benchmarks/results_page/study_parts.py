@@ -15,7 +15,7 @@ SHORT = (NO_TRADE, "dypp", "clock", "best_portfolio")
 
 
 def market_rows(found: Document, names: Sequence[str] | None = None) -> list[list[str]]:
-    """Each mechanism with the stated budget: ``HEADS``, and the curator's value as trained."""
+    """Each mechanism with the stated budget: ``HEADS``."""
     ends: dict[str, list[Document]] = {}
     for row in found["rows"]:
         if row["budget"] == found.get("budget") or row["mechanism"] == NO_TRADE:
@@ -31,9 +31,8 @@ def market_rows(found: Document, names: Sequence[str] | None = None) -> list[lis
         sold = f"{np.mean(bounded):.1f}" if bounded else "no bound"
         if bounded and len(bounded) < len(rows):
             sold += f" (no bound in {len(rows) - len(bounded)} of {len(rows)} seeds)"
-        accuracy, value = (pm([row[one] for row in rows], digits)
-                           for one, digits in (("accuracy", 1), ("trained_value", 0)))  # fmt: skip
-        lines.append([name_of(name), accuracy, over, *figures, sold, value])
+        accuracy = pm([row["accuracy"] for row in rows])
+        lines.append([name_of(name), accuracy, over, *figures, sold])
     return lines
 
 
@@ -42,7 +41,7 @@ def readme_market() -> str | None:
     found = stored("campaign")
     if found is None:
         return None
-    shown = table(HEADS, [line[: len(HEADS)] for line in market_rows(found, SHORT)])
+    shown = table(HEADS, market_rows(found, SHORT))
     seeds = len(found["seeds"])
     return f"{shown}\n\n`{found['command']}`; ± is half of the 95 % interval over {seeds} seeds."
 
@@ -68,7 +67,7 @@ def fars_part() -> list[str]:
         parts += [
             f"The whole market, {len(market['seeds'])} seeds, with a budget of "
             f"{market['budget']:g}, which nobody uses up:",
-            table(HEADS, [line[: len(HEADS)] for line in market_rows(market)]),
+            table(HEADS, market_rows(market)),
             made_by(market),
         ]
     return parts
@@ -83,9 +82,8 @@ def market_part() -> list[str]:
         title,
         f"The default job, {len(found['seeds'])} seeds of owners, noise and learning, no budget. "
         "The epsilon sold is that of all owners over no trade; there is no bound where a seller "
-        "keeps no noise. The curator's value, over no trade, is by the trained accuracy less "
-        "payments.",
-        table([*HEADS, "curator's value"], market_rows(found)),
+        "keeps no noise.",
+        table(HEADS, market_rows(found)),
         "The clock auction buys more than DyPP for less than half of the money: to operate a "
         "market, use it (`--mechanism clock`).",
         made_by(found),
@@ -172,31 +170,26 @@ def cheats_part() -> list[str]:
         (row["owners"], row["sold"], row["sigma"], row["cheat"], row["cheats"]): row
         for row in found["rows"]
     }
-    jobs = {key[:3]: None for key in kinds if key[2] != 0.3}
+    jobs = {key[:3]: None for key in kinds if key[2] == 0.1}
     lines = [
         cheats_line(job, count, kinds)
         for job in jobs
         for count in sorted({key[4] for key in kinds if key[:3] == job} - {0})
     ]
-    one = (20, "a tenth", 0.1)
-    cost = [f"{_lost(kinds, one, kind, 1):.1f}" for kind in ("wrong_labels", "push", "soft_push")]
     paid = sum(row["paid"] for row in found["rows"])
     played = sum(row["cheats"] * len(row["accuracies"]) for row in found["rows"])
     return [
         title,
         f"Cheats whose noise is right pass every test: {paid:,} of {played:,} were paid. [The "
-        "limits of the market](market.md#bounding-the-harm) bound what they do. One of 20 owners "
-        f"that trains on wrong labels costs {cost[0]} points at sigma 0.1; one that spends the "
-        f"whole clip against the model {cost[1]}, one that pushes less, so that it is found late, "
-        f"{cost[2]}. Features, 20,000 records of MNIST, {found['rounds']} rounds, "
+        "limits of the market](market.md#bounding-the-harm) bound what they do. Features, 20,000 records of MNIST, {found['rounds']} rounds, "
         f"{found['seeds']} seeds; a tenth of the owners, at least two, or all have sold down to "
-        "sigma, the others keep 0.6, and the cheats are among the sellers, who weigh most.",
+        "sigma 0.1, the others keep 0.6, and the cheats are among the sellers, who weigh most.",
         "Points of accuracy that cheats cost ([what they do](market.md#which-cheats-are-found)). "
         "The last column: per cent of test records of other classes that the model takes for class "
         "0 if they bear the backdoor's mark (in brackets: without a cheat). `cheats.json` has "
-        "sigma 0.3 too.",
+        "sigma 0.3 and 0.6 too.",
         table(
-            ["owners", "sold", "sigma", "cheats", "accuracy without", "push", "soft push",
+            ["owners", "sold", "cheats", "accuracy without", "push", "soft push",
              "wrong labels", "free rider", "backdoor", "backdoor opens"], lines,
         ),
         made_by(found),
@@ -234,6 +227,6 @@ def cheats_line(job: Job, count: int, kinds: Kinds) -> list[str]:
     opens = kinds[(*job, "backdoor", count)]["opened"]
     lost = [f"{_lost(kinds, job, kind, count):.1f}" for kind in POISONS]
     return [
-        str(job[0]), job[1], f"{job[2]:g}", str(count), pm(honest["accuracies"]), *lost,
+        str(job[0]), job[1], str(count), pm(honest["accuracies"]), *lost,
         f"{np.mean(opens):.0f} ({np.mean(honest['opened']):.0f})",
     ]  # fmt: skip
