@@ -181,7 +181,8 @@ def cheats_part() -> list[str]:
     return [
         title,
         f"Cheats whose noise is right pass every test: {paid:,} of {played:,} were paid. [The "
-        "limits of the market](market.md#bounding-the-harm) bound what they do. Features, 20,000 records of MNIST, {found['rounds']} rounds, "
+        "limits of the market](market.md#bounding-the-harm) bound what they do. Features, 20,000 "
+        f"records of MNIST, {found['rounds']} rounds, "
         f"{found['seeds']} seeds; a tenth of the owners, at least two, or all have sold down to "
         "sigma 0.1, the others keep 0.6, and the cheats are among the sellers, who weigh most.",
         "Points of accuracy that cheats cost ([what they do](market.md#which-cheats-are-found)). "
