@@ -271,8 +271,7 @@ def test_the_pages_have_the_stored_figures_of_the_mechanisms() -> None:
     assert made["reach_table"](found["reach"]) in page
     assert made["speed_table"](results_of("mechanisms")["rows"]) in page
     bisection = vars(import_module("benchmarks.bisection"))
-    shown = bisection["SHOWN"]["reached"]
-    assert bisection["markdown"](results_of("bisection"), shown, "reached") in page
+    assert bisection["markdown"](results_of("bisection")["reached"], bisection["SHOWN"]) in page
 
 
 def test_stored_results_say_how_when_and_where() -> None:
