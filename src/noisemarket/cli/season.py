@@ -80,7 +80,11 @@ def _jobs(
         figures = report.draw_season(folder.path / "figures", rows, currency)
         folder.status("complete", jobs=len(rows))
     said = [f"Job {row['job']}: {row['problem']}" for row in rows if row["problem"]]
-    said += [*paths(folder, figures), f"Owners and their wallets: noisemarket owner account {root}"]
+    said += [
+        *paths(folder, figures),
+        f"Owners and their wallets: noisemarket owner account {root}",
+        f"To see the contracts of all jobs: noisemarket ledger ls {root}",
+    ]
     show(as_json, {"jobs": rows}, report.season_table(rows, currency), *said)
 
 
