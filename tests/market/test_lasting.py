@@ -290,7 +290,7 @@ def test_other_records_are_said_aloud(images: Path, tmp_path: Path) -> None:
     for number in (1, 2):  # another seed deals other records
         played(scenario(images, **ONCE, seed=number), tmp_path / str(number), root)
     said = write_accounts(RunFolder(tmp_path / "2"), root)
-    assert said[1].startswith("3 owners have other records than in earlier jobs")
+    assert said[1].startswith("3 of 3 owners have other records than in earlier jobs")
     shown = accounts_shown({"owners": [owner_account(owner_folder(root, "0"))]})
     assert any("Other records, so another account" in str(one) for one in shown)
 

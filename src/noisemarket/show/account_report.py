@@ -235,7 +235,7 @@ def write_accounts(folder: RunFolder, root: Path) -> list[str]:
     if changed:
         names = ", ".join(changed[:5]) + (", ..." if len(changed) > 5 else "")
         said.append(
-            f"{len(changed)} owners have other records than in earlier jobs, so another account: "
-            f"{names}. A record in both has cost the sum."
+            f"{len(changed)} of {len(owners)} owners have other records than in earlier jobs, so "
+            f"another account: {names}. A record in both has cost the sum."
         )
     return said + broken
