@@ -121,6 +121,26 @@ def test_a_season_runs_and_goes_on_where_it_was_stopped(
         assert [one.settled for one in jobs(ledger)] == [True] * 3
 
 
+@pytest.mark.training
+def test_a_season_says_once_whose_records_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, images in (("before", 120), ("after", 60)):
+        (tmp_path / name).mkdir()
+        write_images(tmp_path / name, train=images)
+    later = f"[[jobs]]\ntraining.data = {json.dumps(str(tmp_path / 'after'))}\n"
+    file = written(tmp_path, f'mechanism = "equilibrium"\n[[jobs]]\n{later}{later}')
+    small = settings(tmp_path / "before", owners=3, rounds=1, model="features")
+    pairs = [f"{name}={json.dumps(small[name])}" for name in small if name != "mechanism"]
+    sets = [word for pair in pairs for word in ("--set", pair)]
+    monkeypatch.setattr(market_report, "draw_market", lambda *_: [])
+    with pytest.raises(SystemExit) as end:
+        main(["run", str(file), *sets, "--workers", "1", "--out", str(tmp_path / "season")])
+    assert end.value.code == 0
+    (said,) = re.findall(r"Job (\S+): 3 of 3 owners have other", capsys.readouterr().out)
+    assert said == "2"
+
+
 @pytest.mark.compiled
 def test_learners_go_on_from_the_jobs_before() -> None:
     """The second job is the end of one long game, with the preferences of each job in its part."""
