@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.results_page.accuracy import accuracy_part, epsilon_part
 from benchmarks.results_page.common import ROOT, filled
-from benchmarks.results_page.demo_part import demo_in_words, demo_table
+from benchmarks.results_page.demo_part import demo_in_words
 from benchmarks.results_page.dypp_page import INSTEAD, claims, dypp_parts, readme_claims
 from benchmarks.results_page.engine_part import engine_table
 from benchmarks.results_page.figures import draw
@@ -36,7 +36,6 @@ MARKED: dict[Path, dict[str, Callable[[], str | None]]] = {
         "market": readme_market,
         "times": times_table,
     },
-    ROOT / "docs" / "tutorial" / "first-market.md": {"demo": demo_table},
     ROOT / "benchmarks" / "README.md": {"engine": engine_table, "million": million_part},
 }
 """Pages to their marked parts, each with what makes it."""

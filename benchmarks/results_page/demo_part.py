@@ -1,33 +1,17 @@
-"""What `noisemarket run` ends with, as the README and the first tutorial show it."""
+"""What `noisemarket run` ends with, as the README shows it."""
 
 from __future__ import annotations
 
 import textwrap
 
-from rich.console import Console
-
 from benchmarks.results_page.common import Document, stored
-from noisemarket.show.market_report import alternatives_table
 from noisemarket.show.style import name_of
 
 WIDTH = 120
 
 
-def demo_table() -> str | None:
-    """The time and the table at its end, for the tutorial; from the stored run, if there is one."""
-    found = stored("demo")
-    if found is None:
-        return None
-    console = Console(width=WIDTH)
-    with console.capture() as captured:
-        console.print(alternatives_table(found))
-    table = "\n".join(line.rstrip() for line in captured.get().rstrip().splitlines())
-    took = f"It took {found['cpu_seconds']:.0f} seconds of processor time"
-    return f"{took} ({found['machine']}), and ends with\n\n```text\n{table}\n```"
-
-
 def demo_in_words() -> str | None:
-    """What the table says, for the README."""
+    """What its table says, from the stored run, if there is one."""
     found = stored("demo")
     return None if found is None else textwrap.fill(_in_words(found), WIDTH)
 

@@ -67,9 +67,6 @@ def money_section(found: Stored) -> list[str]:
         "is ahead (* more than chance):",
         table(heads, lines),
         ahead(found),
-        "DyPP's curator values each owner's noise as if that owner trained a model of its own. But "
-        "there is one model, and information adds up as 1/sigma², so it pays to [buy much from the "
-        "few cheap owners](mechanisms.md#the-clock-auction).",
     ]
 
 
@@ -152,8 +149,6 @@ def claims_section(claims: list[Mapping[str, str]]) -> list[str]:
                 "tenth of Q-learning's moves stay random.",
                 f"- **Payments** rise from {paid[0]} to {paid[1]} in `market`, because random "
                 "proposals mostly fail to be signed.",
-                "- **`paper`.** With the printed sign the equilibrium is full saving for no money, "
-                "and greedy play is there from its first move.",
             ]
         ),
     ]
@@ -243,8 +238,7 @@ INSTEAD = (
     "- **Accuracy for a budget**: `clock`. No mechanism without private knowledge whose sellers "
     "all keep some noise is ahead of it by more than chance; it asks an owner at most 36 "
     "questions instead of 5,000; [lying brings nothing](#what-lying-brings). Bisection and the "
-    "learners also buy all of an owner's noise, which leaves it without any bound on epsilon: an "
-    "owner's `floor` forbids it.\n"
+    "learners may leave an owner without noise: its `floor` forbids it.\n"
     "- **The paper's game, owner by owner**: [`bisection`](mechanisms.md#bisection), in some 20 "
     "steps; but [lying pays](#what-lying-brings).\n"
     "- **To study learning**: `dypp`, `q_learning`, `phc`.",

@@ -84,8 +84,6 @@ def market_part() -> list[str]:
         "The epsilon sold is that of all owners over no trade; there is no bound where a seller "
         "keeps no noise.",
         table(HEADS, market_rows(found)),
-        "The clock auction buys more than DyPP for less than half of the money: to operate a "
-        "market, use it (`--mechanism clock`).",
         made_by(found),
         *elsewhere_part(),
     ]
@@ -112,8 +110,7 @@ def elsewhere_part() -> list[str]:
         below = f" Ten owners again (`{small['command']}`): {listed(parts)}."
     return [
         title,
-        "Accuracy in per cent, and money paid. All records are dealt out in each; every market has "
-        "a loss surface measured for it. In half of the markets of ten owners the clock buys "
+        "Accuracy in per cent, and money paid. In half of the markets of ten owners the clock buys "
         f"nothing: nobody sells down to its floor for the highest payment.{below}",
         table(["market", *map(name_of, SHORT)], lines),
         made_by(found),
@@ -150,8 +147,7 @@ def lying_part() -> list[str]:
         title,
         f"{who}To the others, the best lie brings an owner this over its honest answer, as payoff, "
         f"without a budget: mean over owners and {found['seeds']} seeds, the most of any owner, "
-        "and an honest owner's mean surplus. To a learner, the best lie is the best response to "
-        "the curator's final policy.",
+        "and an honest owner's mean surplus.",
         table(heads, lines),
         made_by(found),
     ]
@@ -187,8 +183,7 @@ def cheats_part() -> list[str]:
         "sigma 0.1, the others keep 0.6, and the cheats are among the sellers, who weigh most.",
         "Points of accuracy that cheats cost ([what they do](market.md#which-cheats-are-found)). "
         "The last column: per cent of test records of other classes that the model takes for class "
-        "0 if they bear the backdoor's mark (in brackets: without a cheat). `cheats.json` has "
-        "sigma 0.3 and 0.6 too.",
+        "0 if they bear the backdoor's mark (in brackets: without a cheat).",
         table(
             ["owners", "sold", "cheats", "accuracy without", "push", "soft push",
              "wrong labels", "free rider", "backdoor", "backdoor opens"], lines,

@@ -25,7 +25,7 @@ def commands_page() -> str:
     found = list(_commands(typer.main.get_command(app), "noisemarket"))
     described = {name: _parameters(name, command) for name, command in found}
     seen = Counter(row for _, rows in described.values() for row in rows)
-    shared = [row for row in seen if seen[row] > 1]
+    shared = [row for row in seen if seen[row] > 1 and row[0].startswith("`-")]
     parts = [INTRO, "## Options of several commands", *_shared(shared)]
     lines = []
     for name, command in found:

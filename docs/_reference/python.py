@@ -26,8 +26,7 @@ EXITS = """\
 - 130: interrupted by Ctrl-C or SIGTERM; finished work [is
   kept](../how-to/operate.md#resume-after-a-crash).
 
-`noisemarket negotiate --set discount=1` prints `noisemarket: learning.discount is 1: give a
-number from 0 to below 1.` and ends with 2. Every error that noisemarket raises on purpose is a
+Every error that noisemarket raises on purpose is a
 `NoisemarketError`: bad input a `BadInput`, a ledger that cannot be read, written or trusted a
 `LedgerError`, Ctrl-C an `Interrupted`."""
 

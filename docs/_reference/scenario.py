@@ -28,7 +28,7 @@ drawn in order: the first owners of a larger population are those of a smaller o
 CHANGES = """\
 Preferences that change while the game is played, one `[[changes]]` table each, in the order of
 `at`. Owners can change `privacy_cost`, `markup` and `beta`; the curator `quality_weight`,
-`quality_value` and `payment_cost`. Scaling comes before setting. The learners are not told.
+`quality_value` and `payment_cost`. Scaling comes before setting.
 Contracts and exact answers are counted under the preferences at the end."""
 
 

@@ -286,6 +286,11 @@ def test_a_target_that_cannot_be_reached_is_refused_in_one_sentence() -> None:
         ClockAuction.of(environment, Demand(target=99.0))
     with pytest.raises(BadInput, match=r"90.0 is out of reach, the 7 owners who would sell"):
         play(environment, Demand(target=90.0))
+    few = Scenario.from_preset("market", owners=20, surface="features-mnist").environment()
+    with pytest.raises(
+        BadInput, match=r"85.0 is out of reach, the one owner who would sell brings"
+    ):
+        play(few, Demand(target=85.0))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def export(
         Option(
             metavar="WHERE",
             help="A folder, by default RUN/export/csv or RUN/export/tensorboard; of MLflow the "
-            "tracking URI, by default MLflow's own.",
+            "tracking URI, such as sqlite:///mlflow.db, by default MLflow's own.",
         ),
     ] = None,
     as_json: Json = False,

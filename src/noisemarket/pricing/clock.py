@@ -234,8 +234,12 @@ class ClockAuction:
         count = self._sellers.count
         money = math.fsum(self._joint.levels.payments[self._offered()[self.active]])
         many = f"at most {best:.2f} % with noise {floor:g}, for up to {money:g}"
-        who = "all owners" if count == len(self.active) else f"the {count} owners who would sell"
-        remedy = f"is out of reach, {who} bring {many}: give less, or lower market.floor."
+        who = f"the {count} owners who would sell bring"
+        if count == 1:
+            who = "the one owner who would sell brings"
+        if count == len(self.active):
+            who = "all owners bring"
+        remedy = f"is out of reach, {who} {many}: give less, or lower market.floor."
         raise BadInput("market.target_accuracy", target, remedy)
 
     def _payment(self, level: int) -> float:
