@@ -270,6 +270,7 @@ class Sellers:
         self._out = joint.terms(0, sizes)
         self._all = self._left = np.bincount(self.size_of, minlength=len(sizes))
         self.active: BoolArray = np.ones(len(joint), dtype=bool)
+        self._known: dict[bytes, float] = {}  # most steps ask about the same owners again
 
     @property
     def count(self) -> int:
@@ -330,7 +331,10 @@ class Sellers:
         return max(0, _least(missed, self.count) - 1)
 
     def _quality(self, left: IntArray) -> float:
-        return float(self._joint.quality(self._sums(left)))
+        counts = left.tobytes()
+        if counts not in self._known:
+            self._known[counts] = float(self._joint.quality(self._sums(left)))
+        return self._known[counts]
 
     def _sums(self, left: IntArray) -> FloatArray:
         parts = left[:, None] * self._in + (self._all - left)[:, None] * self._out
