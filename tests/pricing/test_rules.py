@@ -59,7 +59,7 @@ class TestLongRuns:
 class TestByMessages:
     """The loop plays a game by messages as the players on two machines do."""
 
-    @pytest.mark.parametrize("rule", [*RULES, "own"])
+    @pytest.mark.parametrize("rule", RULES)
     @pytest.mark.parametrize("preset", ["market", "paper", "changing"])
     def test_the_same_contracts_as_by_quotes_and_proposals(self, rule: str, preset: str) -> None:
         environment = market(
@@ -67,7 +67,7 @@ class TestByMessages:
             change_at=250 if preset == "changing" else None,
         )  # fmt: skip
         config = PlayConfig(FAST, 400, seed=5, window=100, interactions_per_message=30)
-        mechanism = Learned(Exp3 if rule == "own" else rule)
+        mechanism = Learned(rule)
         by_loop = mechanism.run(environment, RunOptions(config))
         asker = ArrayAsker(environment, config.seed)
         by_quotes = mechanism.run(environment, RunOptions(config, asker=asker))
