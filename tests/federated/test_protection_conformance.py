@@ -11,7 +11,6 @@ from tests.conformance.protection_suite import ProtectionConformance
 from noisemarket.federated.protections import (
     DPSGD,
     PROTECTIONS,
-    Clipped,
     Paper,
     PerRecord,
     Protection,
@@ -45,8 +44,8 @@ class TestDPSGD(ProtectionConformance):
     protection = DPSGD(batch=16, rate=0.3, clip=0.7)
 
 
-class TestClipped(ProtectionConformance):
-    protection = Clipped(clip=0.5, batch=16, rate=0.1, epochs=2)
+class TestOneShard(ProtectionConformance):
+    protection = Sharded(records_per_shard=10**6, clip=0.5, steps=2, rate=0.1)
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def test_neighbours_are_named() -> None:
     assert zero["neighbours"] == "zero_out"
     assert "gradient zeroed out" in zero["protects"]
     assert "its shard" in answer("neighbours=zero_out", "records_per_shard=2")["protects"]
-    whole = answer("protection=clipped", sigma=0.3)
+    whole = answer("protection=sharded", "records_per_shard=600", sigma=0.3)
     assert whole["protects"] == "the owner's whole data, replaced by any other"
     assert whole["at_sigma"]["epsilon"] > 100
 

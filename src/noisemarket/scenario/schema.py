@@ -312,8 +312,8 @@ class PrivacySection(Section):
 
     protection: ProtectionName = Field(
         "auto",
-        description="what an owner does to its update: per_record, sharded, dp_sgd, clipped, "
-        "paper, or package.module:Name; auto: per_record for features, sharded for the CNN",
+        description="what an owner does to its update: per_record, sharded, dp_sgd, paper, "
+        "or package.module:Name; auto: per_record for features, sharded for the CNN",
     )
     settings: dict[str, Any] = Field(
         {}, description="settings of a protection of your own, by name"
@@ -324,7 +324,7 @@ class PrivacySection(Section):
     records_per_shard: ShardSize | Auto = Field(
         "auto",
         description="per_record, sharded: records that are clipped together; auto: 1 for features, "
-        "10 for the CNN",
+        "10 for the CNN; with at least as many as an owner has, its whole data is hidden",
     )
     shard_steps: Steps | Auto = Field(
         "auto",

@@ -25,7 +25,6 @@ from noisemarket.market.outcome import MarketOutcome, Outcome
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.market.summary import Compared, deployed, owner_figures
 from noisemarket.pricing.mechanism import Trace
-from noisemarket.show.partition_figure import draw_partition
 from noisemarket.show.style import (
     FONT,
     colour_of,
@@ -203,11 +202,7 @@ def draw_market(
     left, right = axes[-1]
     _draw_accuracies(left, outcome, compared, others)
     _draw_payments(right, outcome)
-    figures, job = folder.path / "figures", outcome.order.job
-    drawn = save(canvas, figures, "market")
-    return drawn + draw_partition(
-        figures, job.partition, job.data.train_labels, outcome.order.names
-    )
+    return save(canvas, folder.path / "figures", "market")
 
 
 def _draw_game(axes: Sequence[Axes], game: Negotiation, trace: Trace) -> None:

@@ -252,7 +252,7 @@ class Audit:
                         degrees = int(seen.sizes[part - 1])
                         squares = float(seen.squares[part - 1])
                         checks.append(noise_check("network", layer, squares, degrees, alpha))
-        hidden = self.protection.protects(Neighbours.REPLACE_ONE)
+        hidden = self.protection.protects(Neighbours.REPLACE_ONE, len(self.silent.minus))
         return AuditResult(
             protection=self.protection.name,
             claimed=self.claimed,

@@ -149,14 +149,10 @@ def few(protection: Protection) -> int:
 
 
 def whole(protection: Protection, probe: Model, seed: int) -> Pair:
-    """The canary is all there is: a shard or batch with nothing else in it, an owner with no more.
-
-    Where the whole owner is hidden, all of its records are replaced.
-    """
+    """The canary is all there is: nothing else is in its shard or batch, nor in the owner."""
     direction, _ = _directions(seed, 1)
-    count = 3 if protection.whole_owner else 1
-    x = direction * _loud(protection, count)
-    side = [_records(probe, [x] * count, [0.0] * count, [label] * count) for label in (1, 0)]
+    x = direction * _loud(protection, 1)
+    side = [_records(probe, [x], [0.0], [label]) for label in (1, 0)]
     return _probe_pair("whole", probe, side[0], side[1])
 
 
