@@ -190,10 +190,10 @@ def test_a_game_grows_while_owners_play(browser: Browser, served: Served) -> Non
 
 def test_a_page_that_is_refused_says_why_and_comes_back(browser: Browser, served: Served) -> None:
     page = opened(browser, served, "#/runs")
-    page.route("**/events", lambda route: route.fulfill(status=429))
+    page.route("**/state", lambda route: route.fulfill(status=503))
     page.goto(served.address + "#/run/market")
-    expect(page.locator(".lost")).to_contain_text("too many pages open", timeout=LONG)
-    page.unroute("**/events")
+    expect(page.locator(".lost")).to_contain_text("answered 503", timeout=LONG)
+    page.unroute("**/state")
     expect(page.locator(".lost")).to_have_count(0, timeout=LONG)
     expect(page.locator(".contracts tbody tr")).to_have_count(3, timeout=LONG)
 
