@@ -32,10 +32,6 @@ class TestPerRecord(ProtectionConformance):
     protection = PerRecord(clip=0.5, rate=0.3)
 
 
-class TestFewRecords(ProtectionConformance):
-    protection = PerRecord(records_per_shard=3, clip=0.5, rate=0.3)
-
-
 class TestSharded(ProtectionConformance):
     protection = Sharded(records_per_shard=5, clip=0.5, steps=2, rate=0.3)
 

@@ -26,7 +26,7 @@ PLAN = {"index": 0, "seed": 0, "model": {"kind": "linear", "classes": 3, "dimens
 def test_bad_records_are_declined(features: np.ndarray, said: str, tmp_path: Path) -> None:
     folder = OwnerFolder("anna", tmp_path)
     folder.keep_records(features, np.zeros(len(features), np.int64))
-    terms = contract("anna", protection="per_record", settings={"records_per_shard": 1})
+    terms = contract("anna", protection="per_record", settings={"rate": 8.0})
     with pytest.raises(Declined, match=said):
         OwnRound(folder, terms, PLAN, maker_of)
 
@@ -34,6 +34,6 @@ def test_bad_records_are_declined(features: np.ndarray, said: str, tmp_path: Pat
 def test_an_owner_of_one_record_can_train(tmp_path: Path) -> None:
     folder = OwnerFolder("anna", tmp_path)
     folder.keep_records(np.array([[0.6, 0.8, 0.0, 0.0]], "f4"), np.zeros(1, np.int64))
-    terms = contract("anna", protection="per_record", settings={"records_per_shard": 1})
+    terms = contract("anna", protection="per_record", settings={"rate": 8.0})
     mine = OwnRound(folder, terms, PLAN, maker_of)
     assert mine.budget.sensitivity == pytest.approx(2.0, rel=1e-5)

@@ -39,7 +39,6 @@ SMALL = Target(TorchMaker(partial(CNN, (2, 3), 4, 10, 16)), (1, 16, 16), 10)
 PROTECTIONS: dict[str, Protection] = {
     "sharded": Sharded(records_per_shard=2, clip=0.5, steps=2, rate=0.2),
     "per_record": PerRecord(clip=0.5, rate=0.2),
-    "few records": PerRecord(records_per_shard=3, clip=0.5, rate=0.2),
     "dp_sgd": DPSGD(batch=4, rate=0.1, clip=0.5),
     "paper": Paper(batch=8, rate=0.1),
 }

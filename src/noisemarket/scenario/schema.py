@@ -323,8 +323,8 @@ class PrivacySection(Section):
     )
     records_per_shard: ShardSize | Auto = Field(
         "auto",
-        description="per_record, sharded: records that are clipped together; auto: 1 for features, "
-        "10 for the CNN; with at least as many as an owner has, its whole data is hidden",
+        description="sharded: records that are clipped together; auto: 1 for features, 10 for the "
+        "CNN; with at least as many as an owner has, its whole data is hidden",
     )
     shard_steps: Steps | Auto = Field(
         "auto",
