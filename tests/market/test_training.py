@@ -51,7 +51,7 @@ def flat(train_records: int = 120) -> Dataset:
 
 
 def scenario(**settings: Any) -> nm.Scenario:
-    given = {"owners": 4, "rounds": 3, "noise": "simulated", **settings}
+    given = {"owners": 4, "rounds": 3, "noise": "simulated", "records_per_shard": 4, **settings}
     return nm.Scenario.from_preset("market", **given)
 
 
