@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import time
-import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -44,7 +43,6 @@ from noisemarket.show.ledger_report import (
     contract_in_full,
     contract_statement,
     contract_terms,
-    owner_words,
     statement_sentences,
 )
 from noisemarket.show.style import name_of
@@ -56,7 +54,6 @@ MOST_POINTS = 600
 SERVER_SECONDS, CHECKED_SECONDS = 2.0, 30.0
 """Lifetime in the cache of the rows of a ledger on a server, and of its verification."""
 
-POLICIES = "policies.npz"
 ELSEWHERE = (
     "The ledger of this run is not in this folder. If it is on a server, start the dashboard with "
     "--ledger URL to read it here."
@@ -345,7 +342,6 @@ def all_of_owner(store: RunStore, run: str, owner: str) -> dict[str, Any]:
     found: dict[str, Any] = {"owner": owner, "row": rows[-1], "contract": None, "entries": []}
     found["currency"] = store.overview(run)["currency"]
     found["account"] = (store.table(run, ACCOUNTS).get("owners") or {}).get(owner)
-    found["policy"] = policy(store, run, owner)
     where = ledger_of(store, run)
     if where is None:
         alone = "No: this was a negotiation alone. Nothing was signed, and nothing is owed."
@@ -376,32 +372,5 @@ def all_of_owner(store: RunStore, run: str, owner: str) -> dict[str, Any]:
             "round": [one["round"] for one in rounds],
             "epsilon": [finite(gaussian_epsilon(rho, statement["delta"])) for rho in spent],
         },
-        "words": owner_words(statement),
         "statement": statement_sentences(statement),
-    }
-
-
-def policy(store: RunStore, run: str, owner: str) -> dict[str, Any] | None:
-    """Both sides' final policies of a pair, of a game that was learned; None if there are none."""
-    path = store.file(run, POLICIES)
-    if path is None:
-        return None
-    try:
-        _, environment = environment_of(store, run)
-        index = list(map(str, environment.population.names)).index(owner)
-        with np.load(path, allow_pickle=False) as saved:
-            row = int(np.flatnonzero(saved["owners"] == index)[0])
-            tables = saved["owner"][row], saved["curator"][row]
-    except (BadInput, OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile):
-        return None
-    savings = np.round(environment.levels.savings, 4).tolist()
-    payments = np.round(environment.levels.payments, 4).tolist()
-    owner_side = {"state": "payment that was last quoted", "states": payments,
-                  "action": "saving that the owner proposes", "actions": savings}  # fmt: skip
-    curator_side = {"state": "saving that was proposed", "states": savings,
-                    "action": "payment that the curator quotes", "actions": payments}  # fmt: skip
-    chances = [np.round(table.astype(float), 3).tolist() for table in tables]
-    return {
-        "owner": owner_side | {"chances": chances[0]},
-        "curator": curator_side | {"chances": chances[1]},
     }
