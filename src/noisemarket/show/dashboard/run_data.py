@@ -1,4 +1,4 @@
-"""The data of a run for a page: its game, its contracts, one owner, its ledger, comparisons."""
+"""The data of a run for a page: game, contracts, one owner, ledger, comparisons, studies."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from noisemarket.formats import csv_text, finite, infinite, text_of
 from noisemarket.game.environment import Environment
 from noisemarket.game.value import worth
 from noisemarket.ledger import queries
+from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.money import MICRO
 from noisemarket.ledger.verification import verify
 from noisemarket.market.negotiation import run_options
@@ -28,9 +29,12 @@ from noisemarket.scenario import Scenario, load_scenario
 from noisemarket.show.account_report import ACCOUNTS
 from noisemarket.show.dashboard.live import thinned
 from noisemarket.show.dashboard.run_store import (
+    CLAIMS,
     COMPARISON,
     CONTRACTS,
+    JOB_OF,
     SCENARIO,
+    SEASON,
     SUMMARY,
     RunLedger,
     RunStore,
@@ -45,6 +49,7 @@ from noisemarket.show.ledger_report import (
     contract_terms,
     statement_sentences,
 )
+from noisemarket.show.reproduction_page import FIGURES
 from noisemarket.show.style import name_of
 
 MOST_OWNERS = 20_000
@@ -142,17 +147,16 @@ def contract_rows(store: RunStore, run: str) -> list[Row]:
 _STATES: dict[object, str] = {True: "kept", "true": "kept", False: "broken", "false": "broken"}
 
 
+def _row(terms: OwnerOutcome | Contract, payment: int, *others: object) -> Row:
+    """The values of ``COLUMNS``; the others are weight, state and money paid."""
+    agreed = terms.owner, terms.saving, terms.sigma, payment / MICRO, finite(terms.epsilon)
+    return dict(zip(COLUMNS, (*agreed, *others), strict=True))
+
+
 def _outcome_row(one: OwnerOutcome) -> Row:
-    return {
-        "owner": one.owner,
-        "saving": one.saving,
-        "sigma": one.sigma,
-        "payment": one.payment_micro / MICRO,
-        "epsilon": finite(one.epsilon),
-        "weight": one.weight,
-        "state": "kept" if one.state == PAID else one.state,
-        "paid": None if one.state == LEFT_OUT else (one.paid_micro or 0) / MICRO,
-    }
+    paid = None if one.state == LEFT_OUT else (one.paid_micro or 0) / MICRO
+    state = "kept" if one.state == PAID else one.state
+    return _row(one, one.payment_micro, one.weight, state, paid)
 
 
 def _from_ledger(where: RunLedger) -> list[Row]:
@@ -164,17 +168,9 @@ def _from_ledger(where: RunLedger) -> list[Row]:
 
 
 def _ledger_row(one: queries.Standing) -> Row:
-    contract = one.contract
-    return {
-        "owner": contract.owner,
-        "saving": contract.saving,
-        "sigma": contract.sigma,
-        "payment": contract.payment / MICRO,
-        "epsilon": finite(contract.epsilon),
-        "weight": one.weight,
-        "state": _STATES.get(one.kept, one.state),
-        "paid": None if one.paid is None else one.paid / MICRO,
-    }
+    paid = None if one.paid is None else one.paid / MICRO
+    state = _STATES.get(one.kept, one.state)
+    return _row(one.contract, one.contract.payment, one.weight, state, paid)
 
 
 def _from_csv(path: Path) -> list[Row]:
@@ -374,3 +370,43 @@ def all_of_owner(store: RunStore, run: str, owner: str) -> dict[str, Any]:
         },
         "statement": statement_sentences(statement),
     }
+
+
+def study(store: RunStore, run: str) -> Row:
+    """The jobs of a season, or the claims of a reproduction and the curves behind them."""
+    kind = store.overview(run)["kind"]
+    if kind == "season":
+        return {"jobs": _jobs(store, run)}
+    if kind == "reproduction":
+        claims = store.document(run, CLAIMS)
+        return {
+            "claims": claims if isinstance(claims, list) else [],
+            "curves": _study_curves(store, run),
+        }
+    raise UnknownRun("This run is neither a season nor a reproduction.")
+
+
+def _jobs(store: RunStore, run: str) -> list[Row]:
+    """Each job of a season as its report has it, and the name of its run."""
+    rows = store.document(run, SEASON)
+    known = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return [row | {"run": f"{run}{JOB_OF}{i:02d}"} for i, row in enumerate(known, start=1)]
+
+
+def _study_curves(store: RunStore, run: str) -> list[Row]:
+    """Means over the seeds with their confidence bands: a chart for each figure and scenario."""
+    charts: dict[tuple[str, str], Row] = {}
+    for stem, y, title in FIGURES.values():
+        path = store.file(run, f"{stem}.csv")
+        try:
+            text = path.read_text(encoding="utf-8") if path else ""
+            for row in csv.DictReader(io.StringIO(text)):
+                at, learner = (stem, row["scenario"]), row["learner"]
+                empty = {"title": f"{title}, {at[1]}", "y": y, "curves": {}}
+                curves = charts.setdefault(at, empty)["curves"]
+                curve = curves.setdefault(learner, {"label": name_of(learner)})
+                for name in ("iteration", "mean", "low", "high"):
+                    curve.setdefault(name, []).append(float(row[name]))
+        except (OSError, ValueError, KeyError, TypeError):
+            raise BadInput("reproduction", f"{stem}.csv", "cannot be read.") from None
+    return [{**chart, "curves": [*chart["curves"].values()]} for chart in charts.values()]

@@ -21,7 +21,7 @@ from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.market.run_folder import fresh_path
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.show.dashboard import form as forms
-from noisemarket.show.dashboard import run_data, studies, whatif
+from noisemarket.show.dashboard import run_data, whatif
 from noisemarket.show.dashboard.launcher import Launcher, TooManyRuns, WrongState
 from noisemarket.show.dashboard.live import RunReader
 from noisemarket.show.dashboard.run_store import RunStore, UnknownRun, is_elsewhere, ledger_of
@@ -183,7 +183,7 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
     @app.get("/api/runs/{run}/study", responses=_REFUSED)
     def study(run: RunName) -> dict[str, Any]:
         """What a season or a reproduction came to."""
-        return studies.study(store, run)
+        return run_data.study(store, run)
 
     _contracts(app, store)
 
