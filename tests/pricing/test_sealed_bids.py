@@ -83,15 +83,18 @@ def test_no_bid_is_better_than_the_limit_whatever_the_others_bid(
     rule, saving = award(name, environment, budget)
     top = environment.levels.payment_levels
     payments = environment.levels.payments
-    for others in itertools.product(range(1, top + 2), repeat=len(environment) - 1):
+    bids = range(1, top + 2)
+    awards: dict[tuple[int, ...], Contracts] = {}
+    for profile in itertools.product(bids, repeat=len(environment)):
+        won = awards[profile] = rule(np.array(profile, np.int64))
+        assert budget is None or payments[won.payment].sum() <= budget
+        assert (won.payment[won.signed] >= 1).all()
+        assert set(won.saving[won.signed]) <= {saving}
+    for others in itertools.product(bids, repeat=len(environment) - 1):
         for owner in range(len(environment)):
             prices = []
-            for bid in range(1, top + 2):
-                won = rule(np.insert(np.array(others, np.int64), owner, bid))
-                paid = payments[won.payment].sum()
-                assert budget is None or paid <= budget
-                assert (won.payment[won.signed] >= 1).all()
-                assert set(won.saving[won.signed]) <= {saving}
+            for bid in bids:
+                won = awards[(*others[:owner], bid, *others[owner:])]
                 prices.append(int(won.payment[owner]) if won.signed[owner] else None)
             for limit, cost in itertools.product(range(1, top + 1), (-0.99, -0.5, 0.0)):
                 worth = [0.0 if p is None else p - (limit + cost) for p in prices]

@@ -34,6 +34,7 @@ from noisemarket.federated.table_files import (
     joined,
     read_table,
 )
+from noisemarket.files import stamp
 
 TEST = "test"
 RESERVED = (TEST, "owners")
@@ -202,15 +203,6 @@ def _description(folder: Path) -> Description:
         )
         raise BadInput("data", str(folder), remedy)
     return Description.read(folder / COLUMNS)
-
-
-def stamp(path: Path) -> tuple[int, ...]:
-    """Tells a file from any other, and from itself once it has changed; empty if it is missing."""
-    try:
-        seen = path.stat()
-    except OSError:
-        return ()
-    return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
 
 
 # Whole tables
