@@ -87,7 +87,7 @@ def test_no_rate_lets_one_record_spoil_the_steps_of_others(rate: float) -> None:
         changed = rows.copy()
         changed[7] = odd
         made, other = (
-            model.clipped_steps(start(), model.records(one, labels), 40, rate, 0.5)
+            next(iter(model.record_steps(start(), [model.records(one, labels)], rate, 0.5)))
             for one in (rows, changed)
         )
         assert 0.0 < np.linalg.norm(made - other) <= 1.001

@@ -39,7 +39,7 @@ def test_a_class_that_the_model_does_not_have_is_declined(
     """Else it would fail in every round, after the charge, and tell so each time."""
     folder, shape = OwnerFolder("anna", tmp_path), (2, 4) if "kind" in model else (2, 1, 16, 16)
     folder.keep_records(np.zeros(shape, "f4"), np.array([0, label]))
-    terms = contract("anna", protection="per_record", settings={"records_per_shard": 1})
+    terms = contract("anna", protection="per_record", settings={"rate": 8.0})
     with pytest.raises(Declined, match="classes that the model does not have"):
         OwnRound(folder, terms, {**PLAN, "model": model}, maker_of)
 
