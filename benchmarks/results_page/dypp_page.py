@@ -185,7 +185,7 @@ def change_section(found: Document) -> list[str]:
         )
     counts = {
         name: recovered(adaptation_rows(found, name))
-        for name in ("dypp as printed", "dypp", "q_learning", "bisection")
+        for name in ("dypp as printed", "dypp", "q_learning")
     }
     falls = [
         f"from {pm(row['before'], 0, 100)} % to {pm(row['after'], 0, 100)} % when costs "
@@ -200,8 +200,8 @@ def change_section(found: Document) -> list[str]:
         f"As printed, DyPP is back at 95 % of what it had in {back['dypp as printed']} runs of "
         f"{half:,} interactions before and after: its share of the equilibrium's gain moves "
         f"{listed(falls)}. With "
-        f"`learning.reopen` it is back in {back['dypp']}, Q-learning in {back['q_learning']}, "
-        f"[bisection](mechanisms.md#bisection) in {back['bisection']}.{anew}",
+        f"`learning.reopen` it is back in {back['dypp']}, Q-learning in "
+        f"{back['q_learning']}.{anew}",
         made_by(found),
     ]
 

@@ -20,13 +20,8 @@ if TYPE_CHECKING:
     from noisemarket.pricing.asker import Asker
 
 
-MOST_POINTS = 20_000
-"""Points that the trace of a run has at most."""
-
-
-def trace_spacing(every: int, iterations: int) -> int:
-    """Iterations per point of a trace: a multiple of ``every``, with ``MOST_POINTS`` at most."""
-    return every * -(-iterations // (every * MOST_POINTS))
+TRACE_EVERY, MOST_POINTS = 50, 20_000
+"""Iterations per point of a trace, and its points at most: a longer run has fewer per iteration."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +36,7 @@ class PlayConfig:
     seed: int
     owner_optimism: float = 1.0
     curator_optimism: float = 1.0
-    trace_every: int = 50
+    trace_every: int = TRACE_EVERY
     window: int = 500
     compiled: bool = True
     interactions_per_message: int = 1

@@ -211,12 +211,6 @@ class LearningSection(Section):
     optimism: NotNegative = Field(
         1.0, description="first Q-value of both sides, in their best conceivable payoffs"
     )
-    trace_every: Whole = Field(
-        50,
-        ge=1,
-        le=10**9,
-        description="iterations per point of the traces; more where there would be over 20,000",
-    )
     window: Whole = Field(
         500, ge=1, le=10**9, description="last iterations that a contract is read from"
     )
