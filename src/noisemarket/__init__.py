@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from noisemarket.federated.data_files import load_data
     from noisemarket.federated.protections import (
         DPSGD,
-        Clipped,
         Paper,
         PerRecord,
         Protection,
@@ -47,7 +46,6 @@ _PUBLIC = {
     "noisemarket.federated.data_files": ("load_data",),
     "noisemarket.federated.protections": (
         "DPSGD",
-        "Clipped",
         "Paper",
         "PerRecord",
         "Protection",
@@ -74,7 +72,6 @@ __all__ = [
     "MECHANISMS",
     "AgreedContract",
     "BadInput",
-    "Clipped",
     "Dataset",
     "MarketOutcome",
     "MarketRun",
