@@ -331,7 +331,7 @@ class TestCap:
 
     def test_owners_stop_at_the_cap_each_by_itself(self) -> None:
         """At sigma 0.2 a round costs a quarter of what it costs at 0.1; sigma 0 costs anything."""
-        one = (2 / 8) ** 2 / 2 / 0.2**2
+        one = (2 / 30) ** 2 / 2 / 0.2**2
         result = train(
             scenario(rounds=9, rho_cap=5 * one), sigma=[0.1, 0.2, 0.0, 0.2], data=flat(), workers=1
         )  # fmt: skip
@@ -346,7 +346,7 @@ class TestCap:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(accountant, "TOLERANCE", 0.2)
-        cost = (2 / 8) ** 2 / 2 / 0.2**2
+        cost = (2 / 30) ** 2 / 2 / 0.2**2
         given: dict[str, Any] = {"sigma": 0.2, "data": flat(), "workers": 1}
         for rounds, spent in ((1, 0), (2, 4)):
             result = train(scenario(rounds=rounds, rho_cap=1.8 * cost), **given)

@@ -33,7 +33,7 @@ EXAMPLES: dict[Callable[..., object], list[str]] = {
                 "reproduce mine.toml --out runs/claims"],
     calibrate: ["calibrate --sigmas 0,0.3,0.6 --seeds 3 --name mine"],
     audit: ["audit --set protection=sharded"],
-    privacy: ["privacy --sigma 0.3", "privacy --epsilon 2 --set protection=clipped",
+    privacy: ["privacy --sigma 0.3", "privacy --epsilon 2 --set protection=sharded",
               "privacy --rho 0.1 --rho 0.25"],
     export: ["export runs/demo --to tensorboard", "export runs/demo --to csv --out tables"],
     scenario: ["scenario --preset paper > mine.toml", "scenario --explain"],
@@ -43,14 +43,17 @@ GROUPS: dict[str, tuple[str, list[Callable[..., object]]]] = {
         "Read a ledger: what was agreed, delivered and paid, and whether it can be trusted.",
         [ledger.ls, ledger.show, ledger.verify, ledger.export, ledger.statement, ledger.record],
     ),
-    "owner": ("Read an owner's folder: what its records have cost.", [owner.account]),
+    "owner": (
+        "Set up an owner's folder, and read what its records have cost.",
+        [owner.init, owner.account],
+    ),
     "data": (
         "Describe records, and check owners' tables against a description.",
         [data.describe, data.check],
     ),
     "flower": (
         "Run the market over Flower: simulated on this machine, or between hosts.",
-        [flower.up, flower.app, flower.key, flower.owner, flower.check],
+        [flower.up, flower.app, flower.key, flower.check],
     ),
 }
 

@@ -32,8 +32,10 @@ from noisemarket.federated.table_files import (
     Table,
     check_owner_name,
     joined,
+    place_of,
     read_table,
 )
+from noisemarket.files import stamp
 
 TEST = "test"
 RESERVED = (TEST, "owners")
@@ -65,8 +67,9 @@ def is_tables(path: Path) -> bool:
 
 def load_tables(path: Path) -> Dataset:
     """The owners' own records in a folder or a file, and the test records; the last is cached."""
-    inputs = _inputs(path)
-    return _load(path, tuple((file, *_stamp(file)) for file in inputs))
+    folder = path if path.is_dir() else path.parent
+    inputs = [folder / COLUMNS, *_files(folder)]
+    return _load(path, tuple((file, *stamp(file)) for file in inputs))
 
 
 @lru_cache(maxsize=1)
@@ -203,22 +206,6 @@ def _description(folder: Path) -> Description:
     return Description.read(folder / COLUMNS)
 
 
-def _inputs(path: Path) -> list[Path]:
-    folder = path if path.is_dir() else path.parent
-    return [folder / COLUMNS, path, *_files(folder)] if path.is_dir() else [
-        folder / COLUMNS, path, *(folder / f"{TEST}{suffix}" for suffix in SUFFIXES),
-    ]  # fmt: skip
-
-
-def _stamp(path: Path) -> tuple[int, ...]:
-    """Tells a file from any other, and from itself once it has changed; empty if it is missing."""
-    try:
-        seen = path.stat()
-    except OSError:
-        return ()
-    return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
-
-
 # Whole tables
 
 
@@ -256,7 +243,7 @@ def _overlap(own: Table, test: Table, file: Path) -> tuple[str, ...]:
         return ()
     return (
         f"{int(equal.sum()):,} of {len(test):,} records in {file.name} equal records of owners, "
-        f"the first in record {int(np.argmax(equal)) + 1:,}: accuracy on them says little.",
+        f"the first in {place_of(file, int(np.argmax(equal)))}: accuracy on them says little.",
     )
 
 

@@ -7,6 +7,7 @@ import math
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -22,7 +23,7 @@ from noisemarket.owner.agent import DELTA, OwnerAgent
 from noisemarket.owner.folder import CONTRACT, STATEMENT, OwnerFolder
 from noisemarket.owner.wallet import FREE, HOLD, RESERVE, SPEND, Reservation, Wallet, last_of
 from noisemarket.privacy.zcdp import gaussian_epsilon, gaussian_rho
-from noisemarket.show.style import table_of
+from noisemarket.show.style import shown, table_of
 
 ACCOUNTS = "accounts.json"
 """In a run folder: what its owners have left after the job."""
@@ -30,19 +31,24 @@ ACCOUNTS = "accounts.json"
 SIGMAS = (0.05, 0.1, 0.2, 0.3, 0.6)
 _NODE = "node.toml"
 _PLAIN: dict[str, Any] = {"box": None, "pad_edge": False}
+_number = partial(shown, missing="infinite")
+_left = partial(shown, missing="no limit")
 
 
 def accounts(folder: Path) -> dict[str, Any]:
     """The accounts of an owner's folder, or of all owners' folders in it."""
-    folders = [folder]
-    if folder.is_dir() and not any(folder.glob("wallet-*.jsonl")):
-        folders = sorted(path for path in folder.glob("owner-*") if path.is_dir()) or [folder]
     if not folder.is_dir():
         raise BadInput("FOLDER", str(folder), "does not exist: name an owner's folder.")
-    owners = [owner_account(path) for path in folders]
+    owners = [owner_account(path) for path in _folders(folder)]
     if not any(one["accounts"] for one in owners):
         raise BadInput("FOLDER", str(folder), "has no wallet: no contract was signed there yet.")
     return {"owners": owners}
+
+
+def _folders(folder: Path) -> list[Path]:
+    if any(folder.glob("wallet-*.jsonl")):
+        return [folder]
+    return sorted(path for path in folder.glob("owner-*") if path.is_dir()) or [folder]
 
 
 def owner_account(path: Path) -> dict[str, Any]:
@@ -52,9 +58,14 @@ def owner_account(path: Path) -> dict[str, Any]:
         config = tomllib.loads((path / _NODE).read_text(encoding="utf-8"))
     name = str(config.get("owner", unquote(path.name.removeprefix("owner-"))))
     files = sorted(path.glob("wallet-*.jsonl"))
-    headers = [line for file in files if (line := last_of(file)) is not None]
+    last = {file: line for file in files if (line := last_of(file)) is not None}
+    headers = list(last.values())
     if headers:
         name = str(headers[-1].get("owner", name))
+    for file, line in last.items():
+        if Wallet(path, name, str(line.get("records"))).path != file:
+            remedy = "is of another owner or of other records: restore its own."
+            raise BadInput("wallet", str(file), remedy)
     folder = OwnerFolder(name, path)
     agent = OwnerAgent(folder, {**config, "allow-unbounded": True})
     cap, budget = agent.limits()
@@ -177,7 +188,8 @@ def _one_shown(owner: Mapping[str, Any]) -> list[Table | str]:
     delta = owner["delta"]
     out: list[Table | str] = [f"Owner {owner['owner']} (neighbours: {owner['neighbours']})"]
     for number, account in enumerate(owner["accounts"], start=1):
-        head = f"Records {account['records'][:16]}: {account['jobs']} jobs, rho "
+        head = f"Records {account['records'][:16]}: {account['jobs']} job"
+        head += f"{'s' * (account['jobs'] != 1)}, rho "
         head += f"{_number(account['rho'])}, epsilon {_number(account['epsilon'])} at delta "
         head += (
             f"{delta:g}; reserved {_number(account['reserved'])}, left {_left(account['left'])}."
@@ -204,24 +216,21 @@ def _one_shown(owner: Mapping[str, Any]) -> list[Table | str]:
     return [*out, f"Paid in all: {_money(owner)}."]
 
 
-def _number(value: float | None) -> str:
-    return "infinite" if value is None else f"{value:.4g}"
-
-
-def _left(value: float | None) -> str:
-    return "no limit" if value is None else f"{value:.4g}"
-
-
 def write_accounts(folder: RunFolder, root: Path) -> list[str]:
     """Keep what the owners have left in a run folder; gives a sentence for each thing to know."""
-    owners = accounts(root)["owners"]
+    owners, broken = list[dict[str, Any]](), list[str]()
+    for path in _folders(root):
+        try:
+            owners.append(owner_account(path))
+        except BadInput as problem:  # the job is over: the others' accounts are still of use
+            broken.append(str(problem))
     folder.write_json(ACCOUNTS, {"owners": {one["owner"]: one for one in owners}})
     changed = [one["owner"] for one in owners if len(one["accounts"]) > 1]
     said = [f"Owners and their wallets: noisemarket owner account {root}"]
     if changed:
         names = ", ".join(changed[:5]) + (", ..." if len(changed) > 5 else "")
         said.append(
-            f"{len(changed)} owners have other records than in earlier jobs, so another account: "
-            f"{names}. A record in both has cost the sum."
+            f"{len(changed)} of {len(owners)} owners have other records than in earlier jobs, so "
+            f"another account: {names}. A record in both has cost the sum."
         )
-    return said
+    return said + broken

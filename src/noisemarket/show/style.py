@@ -96,6 +96,11 @@ def table_of(
     return table
 
 
+def shown(value: float | None, form: str = "{:.4g}", missing: str = "-") -> str:
+    """A number for a table, or what stands for one that is missing."""
+    return missing if value is None else form.format(value)
+
+
 def figure(columns: int, rows: int = 1, size: tuple[float, float] = (4.6, 3.4)) -> tuple[Any, Any]:
     """A figure with a grid of plain, quiet axes (always a 2-D array of them)."""
     from matplotlib.figure import Figure as Canvas
