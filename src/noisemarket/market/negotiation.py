@@ -18,6 +18,8 @@ from noisemarket.machine import available_cores
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.convergence import Recovery, converged_at, recoveries
 from noisemarket.pricing.mechanism import (
+    MOST_POINTS,
+    TRACE_EVERY,
     Agreement,
     Demand,
     Mechanism,
@@ -26,7 +28,6 @@ from noisemarket.pricing.mechanism import (
     Stop,
     Trace,
     Watch,
-    trace_spacing,
 )
 from noisemarket.pricing.no_trade import why_nothing
 from noisemarket.pricing.rule import Rule
@@ -295,7 +296,7 @@ def run_options(
         seed=scenario.play_seed(),
         owner_optimism=learning.optimism,
         curator_optimism=learning.optimism,
-        trace_every=trace_spacing(learning.trace_every, learning.iterations),
+        trace_every=TRACE_EVERY * -(-learning.iterations // (TRACE_EVERY * MOST_POINTS)),
         window=learning.window,
         interactions_per_message=learning.interactions_per_message,
     )

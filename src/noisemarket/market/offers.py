@@ -22,7 +22,7 @@ from typing import Any
 from noisemarket.errors import BadInput
 from noisemarket.federated.aggregation import COUNT_CAP
 from noisemarket.federated.columns import Description
-from noisemarket.federated.protections import Clipped
+from noisemarket.federated.protections import Sharded
 from noisemarket.federated.rounds import RoundResult, State
 from noisemarket.files import JsonLines, read_json_lines
 from noisemarket.ledger import entries
@@ -130,7 +130,7 @@ def draft_clipped(
     valid_hours: float = 24.0,
     simulated: bool = False,
 ) -> Contract:
-    """A draft for an owner whose app trains a model of its own, protected by ``clipped``.
+    """A draft for an owner whose app trains a model of its own, protected as a single shard.
 
     The owner leaves ``saving`` of its noise out, keeps ``sigma``, and is paid for the whole job, in
     micro-units. ``parameters`` counts the trained numbers of the model, ``false_alarm`` is the
@@ -151,7 +151,7 @@ def draft_clipped(
         "saving": saving,
         "sigma": sigma,
         "payment": payment,
-        "protection": Clipped.name,
+        "protection": Sharded.name,
         "settings": {"clip": clip},
         "rounds": rounds,
         "neighbours": neighbours,
@@ -165,7 +165,7 @@ def draft_clipped(
         "offered_at": offered,
         "expires_at": expires,
     }
-    budget = Clipped(clip).budget(
+    budget = Sharded(clip=clip).budget(
         owner,
         sigma,
         dimension=parameters,

@@ -25,6 +25,7 @@ from noisemarket.game.environment import Environment
 from noisemarket.game.exploitability import Exploitability, exploitability
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray
 from noisemarket.game.protocol import Contracts, Games
+from noisemarket.pricing.asker import ArrayAsker
 from noisemarket.pricing.mechanism import Agreement, Mechanism, PlayConfig, RunOptions
 from noisemarket.pricing.messages import RecentDeals, game_rules, play_by_quotes
 from noisemarket.pricing.rule import RULES, CompiledRule, Rule, Settings, Stream, find_rule, seeds
@@ -60,10 +61,13 @@ class Learned(Mechanism):
         return self.rule if isinstance(self.rule, str) else self.rule.__name__
 
     def run(self, environment: Environment, options: RunOptions) -> Agreement:
-        config, owners = options.play, len(environment)
-        if options.asker is not None:
+        config, owners, asker = options.play, len(environment), options.asker
+        compiled = is_compiled(self.rule)
+        if asker is None and config.interactions_per_message > 1 and not compiled:
+            asker = ArrayAsker(environment, config.seed)
+        if asker is not None:
             rules = game_rules(environment, self.rule, config, messages_of(config))
-            return play_by_quotes(environment, rules, options.asker, options)
+            return play_by_quotes(environment, rules, asker, options)
         # Numba is slow to import, and most markets do not learn; here, before threads want it.
         import_module("noisemarket.pricing.learning")
         savings, payments = environment.levels.shape
@@ -71,7 +75,6 @@ class Learned(Mechanism):
         keep = owners * cells <= POLICIES_KEPT_UP_TO
         gaps = np.full((2, owners), np.nan)
         kept: dict[int, Batch] = {}
-        compiled = is_compiled(self.rule)
         slices = batches(owners, config.iterations, cells, compiled=compiled)
         totals = PlayTotals(environment, options, slices)
         cancelled = np.zeros(1, np.bool_)
@@ -234,7 +237,7 @@ def _play_pair(
     output: Batch,
     cancelled: BoolArray,
 ) -> None:
-    """``learning.play_all`` for one pair of players in plain Python."""
+    """``learning.play_all`` for one pair of players in plain Python, one interaction at a time."""
     from noisemarket.pricing.learning import has_moved
 
     owner = kind(games.owner_first[n, 0], numbers)
@@ -243,45 +246,27 @@ def _play_pair(
     averages = np.full((2, games.owner_rewards.shape[2]), 1.0 / games.owner_rewards.shape[2])
     for_owner = Stream(int(settings.owner_seed), int(games.keys[n]))
     for_curator = Stream(int(settings.curator_seed), int(games.keys[n]))
-    starts, per_message = games.starts, settings.per_message
-    iterations = int(starts[-1])
+    starts, iterations = games.starts, int(games.starts[-1])
     moves = np.zeros((iterations, 2), np.int64)
     rewards = np.zeros((iterations, 2))
     phase = np.searchsorted(starts, np.arange(iterations), side="right") - 1
-    states: list[int] = []  # the curator's
-    said: list[int] = []  # all proposals
-    proposal, quote, heard = 0, 0, 0
-
-    def hear(state: int) -> None:
-        """The curator learns from the interaction before this state, and may start anew."""
-        nonlocal heard, curator, curator_since
-        if heard > 0:
-            quoted, got = int(moves[heard - 1, 1]), float(rewards[heard - 1, 1])
-            curator.learn(states[heard - 1], quoted, got, state, heard - 1 - curator_since)
-        watches = settings.reopen and heard < iterations
-        if watches and has_moved(averages, said[heard], heard - curator_since):
-            curator = kind(games.curator_first[n, phase[heard]], numbers)
-            curator_since = heard
-        heard += 1
-
+    proposal, quote, state = 0, 0, 0
     for t in range(iterations + 1):
         if settings.reopen and t in starts[1:-1] and games.changed[n, phase[t]]:
             owner, owner_since = kind(games.owner_first[n, phase[t]], numbers), t
         last, proposal = proposal, owner.act(quote, for_owner.for_owner())
-        said.append(proposal)
-        states.append(proposal if settings.sees_proposal else last)
-        if per_message == 0:
-            hear(states[t])
+        before, state = state, proposal if settings.sees_proposal else last
+        if t > 0:
+            curator.learn(before, quote, float(rewards[t - 1, 1]), state, t - 1 - curator_since)
         if t == iterations or cancelled[0]:
             break
-        before, quote = quote, curator.act(states[t], for_curator.for_curator())
+        if settings.reopen and has_moved(averages, proposal, t - curator_since):
+            curator, curator_since = kind(games.curator_first[n, phase[t]], numbers), t
+        heard, quote = quote, curator.act(state, for_curator.for_curator())
         outcome = n, phase[t], proposal, quote
         moves[t] = proposal, quote
         rewards[t] = games.owner_rewards[outcome], games.curator_rewards[outcome]
-        owner.learn(before, proposal, float(rewards[t, 0]), quote, t - owner_since)
-        if per_message > 0 and ((t + 1) % per_message == 0 or t + 1 == iterations):
-            for state in states[heard:]:
-                hear(state)
+        owner.learn(heard, proposal, float(rewards[t, 0]), quote, t - owner_since)
     _record(output, n, moves, rewards, games.agreed[n][phase, *moves.T], settings)
     output.owner_policies[n], output.curator_policies[n] = owner.policy(), curator.policy()
 

@@ -148,26 +148,17 @@ def _check_numbers(
         raise BadInput(field, ",".join(f"{value:g}" for value in values), "give each once.")
 
 
-@dataclass(frozen=True)
-class Point:
+@dataclass(frozen=True, kw_only=True)
+class Point(Setting):
     """A measured setting: ``accuracy`` of the deployed model, in per cent.
 
-    ``noise`` and ``share`` are the effective ones, by contracts and weights.
+    Effective noise and share are those of ``TrainingResult``.
     """
 
-    sigma: float
-    beta: float
-    seed: int
     accuracy: float
+    effective_noise: float
+    effective_share: float
     seconds: float
-    sellers: float = 1.0
-    noise: float | None = None
-    share: float = 1.0
-
-    @property
-    def effective_noise(self) -> float:
-        """The one noise of all owners that would leave their mean as noisy."""
-        return self.sigma if self.noise is None else self.noise
 
 
 def simulated(scenario: Scenario) -> Scenario:
@@ -206,14 +197,11 @@ def points_of(
     """The points that have been measured."""
     return [
         Point(
-            sigma=setting.sigma,
-            beta=setting.beta,
-            seed=setting.seed,
+            **vars(setting),
             accuracy=result.accuracies[-1],
+            effective_noise=result.effective_noise,
+            effective_share=result.effective_share,
             seconds=result.seconds,
-            sellers=setting.sellers,
-            noise=result.effective_noise,
-            share=result.effective_share,
         )
         for setting, task in tasks.items()
         if (result := results.get(task.key)) is not None
