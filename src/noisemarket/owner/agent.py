@@ -188,8 +188,8 @@ class OwnerAgent:
         def answer(record: SaleRecord) -> SaleRecord:
             if record.answered(payment) is not None:
                 return record
-            side = self._side(invitation)
-            return record.then(payment, bool(side.accepts(invitation.saving, payment)[0]))
+            stays = self._side(invitation).accepts(invitation.saving, payment)[0]
+            return replace(record, stayed=payment) if stays else replace(record, left=payment)
 
         return self._sale(invitation, answer).stayed == payment
 
@@ -212,8 +212,8 @@ class OwnerAgent:
         def answer(record: SaleRecord) -> SaleRecord:
             if record.item is not None:
                 return record
-            items = np.array(invitation.savings), np.array(invitation.payments)
-            return replace(record, item=int(self._side(invitation).choose(*items)[0]))
+            items = np.array(invitation.items, np.int64).reshape(-1, 2)
+            return replace(record, item=int(self._side(invitation).choose(*items.T)[0]))
 
         item = self._sale(invitation, answer).item
         assert item is not None
