@@ -22,13 +22,13 @@ import numpy as np
 
 import noisemarket as nm
 from benchmarks.campaign import training_file
+from benchmarks.lying import mean_and_most, most_gained_by_lying, surplus
 from noisemarket.machine import Effort
 from noisemarket.market.negotiation import run_options
 from noisemarket.pricing import MECHANISMS
 from noisemarket.privacy.zcdp import Neighbours, sigma_for_epsilon
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.account import protection_of
-from noisemarket.study.lying import mean_and_most, most_gained_by_lying
 from noisemarket.study.results import half_width
 from noisemarket.study.trainings import TrainingFile, TrainingTask
 
@@ -155,7 +155,7 @@ def lying(seeds: int, _workers: int | None) -> dict[str, Any]:
                 gained = most_gained_by_lying(environment, MECHANISMS[name], options, made)
                 mean, most = mean_and_most(gained)
                 side, contracts = environment.owner_side(), made.contracts
-                honest = side.surplus(contracts.saving, contracts.payment)
+                honest = surplus(side, contracts.saving, contracts.payment)
                 row.setdefault("mean", []).append(mean)
                 row.setdefault("most", []).append(most)
                 row.setdefault("honest", []).append(float(honest.mean()))

@@ -274,8 +274,8 @@ def test_warnings_of_libraries_are_for_who_asks(
 def test_interrupted_run_keeps_finished_owners(
     tmp_path: Path, number: signal.Signals, threads: int
 ) -> None:
-    words = ["negotiate", "--mechanism", "dypp", "--set", "owners=20000"]
-    words += ["--set", "iterations=20000", "--workers", str(threads), "--out", "r"]
+    words = ["negotiate", "--mechanism", "dypp", "--set", "owners=80000"]
+    words += ["--set", "iterations=5000", "--workers", str(threads), "--out", "r"]
     with subprocess.Popen(
         command(*words),
         cwd=tmp_path,
@@ -293,8 +293,8 @@ def test_interrupted_run_keeps_finished_owners(
     state = json.loads((tmp_path / "r" / "status.json").read_text())
     rows = rows_of(tmp_path / "r" / "contracts.csv")
     assert state["state"] == "incomplete"
-    assert 0 < len(rows) == state["owners_done"] < 20000
-    fewer = [word.replace("owners=20000", "owners=100") for word in words[:-1]]
+    assert 0 < len(rows) == state["owners_done"] < 80000
+    fewer = [word.replace("owners=80000", "owners=100") for word in words[:-1]]
     whole = call_here(*fewer, "whole", cwd=tmp_path)
     assert whole.returncode == 0
     finished = {row["owner"]: row for row in rows}

@@ -103,7 +103,6 @@ def test_the_same_contracts_as_the_embedded_market_in_few_messages(
     [
         {"budget": "none"},
         {"budget": 0.0},
-        {"quality_value": 1e-9},
         {"payoff": "epsilon_loss", "floor": 0.3},
         {"floors": "0.2,0.1,0"},
         {"sizes": "30,12,20", "budget": 20.0},

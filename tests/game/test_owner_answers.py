@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchmarks.lying import gained_by_lying, side_of, surplus
 
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
@@ -14,7 +15,6 @@ from noisemarket.game.sides import Behaviour, OwnerSide
 from noisemarket.market.negotiation import negotiate
 from noisemarket.privacy.zcdp import gaussian_epsilon
 from noisemarket.scenario import Scenario
-from noisemarket.study.lying import gained_by_lying
 
 DIRECT = [
     "clock", "pac_auction", "csra_auction", "posted_price", "best_portfolio", "equilibrium",
@@ -67,7 +67,7 @@ class TestEpsilonLoss:
         assert contracts.saving.max(initial=0) < 12
         side = scenario.environment().owner_side()
         assert not side.signs()[:, 12].any()
-        assert (side.surplus(contracts.saving, contracts.payment)[contracts.signed] >= -1e-9).all()
+        assert (surplus(side, contracts.saving, contracts.payment)[contracts.signed] >= -1e-9).all()
 
     @pytest.mark.parametrize("name", DIRECT)
     def test_the_exact_answers_and_auctions_work_on_it(self, name: str) -> None:
@@ -173,7 +173,7 @@ class TestErrors:
         table = side.signs()
         for saving, payment in ((3, 7), (10, 31), (0, 0), (12, 32)):
             np.testing.assert_array_equal(side.accepts(saving, payment), table[:, saving, payment])
-        np.testing.assert_array_equal(side.of(np.array([5])).signs()[0], table[5])
+        np.testing.assert_array_equal(side_of(side, np.array([5])).signs()[0], table[5])
         assert table[:, 0].all(), "to sell nothing is no question"
 
     def test_who_never_answers_never_sells(self) -> None:

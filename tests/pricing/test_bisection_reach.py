@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.lying import gained_by_lying, surplus
 
 from noisemarket.market.negotiation import Negotiation, negotiate
 from noisemarket.pricing.bisection import Bisection, curator_beliefs, hear_answer, quote
 from noisemarket.scenario import Scenario, load_scenario
-from noisemarket.study.lying import gained_by_lying
 
 pytestmark = pytest.mark.compiled
 
@@ -145,12 +145,12 @@ def test_an_owner_that_refuses_all_but_the_curators_limit_gains_the_most() -> No
     assert gained is not None
     assert gained.max() > 0.01
     savings, payments = environment.levels.shape
-    kept = side.surplus(contracts.saving, contracts.payment)
+    kept = surplus(side, contracts.saving, contracts.payment)
     signs, limits = curator.signs(), curator.limits()
     for n in range(12):
         one = environment.owner_side(-1, slice(n, n + 1))
         possible = [
-            (one.surplus(np.array([j]), np.array([k]))[0], j)
+            (surplus(one, np.array([j]), np.array([k]))[0], j)
             for j in range(savings) for k in range(payments) if signs[n, j, k]
         ]  # fmt: skip
         best, proposal = max(possible)

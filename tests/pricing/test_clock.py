@@ -97,9 +97,8 @@ def surplus(environment: Environment, contracts: Contracts) -> np.ndarray:
 @pytest.mark.parametrize(
     ("kind", "demand", "seed"),
     [
-        (kind, demand, seed)
+        (kind, demand, 1 + place % 2)
         for place, (kind, demand) in enumerate(CASES)
-        for seed in ((1, 2) if kind == "sizes" else (1 + place % 2,))
     ],
 )
 def test_no_owner_gains_by_staying_longer_or_leaving_earlier(
@@ -236,10 +235,10 @@ def test_with_scores_a_budget_buys_more_where_owners_are_unequal() -> None:
 @pytest.mark.parametrize("target", [None, 94.0])
 def test_with_scores_no_owner_is_asked_more_than_forty_times(target: float | None) -> None:
     environment = Scenario.from_preset(
-        "market", owners=200, data_size=UNEQUAL, privacy_cost=CHEAP, K=500
+        "market", owners=60, data_size=UNEQUAL, privacy_cost=CHEAP, K=500
     ).environment()
     auction = ClockAuction.of(environment, Demand(target=target, scored=True))
-    asked, last = np.zeros(200, int), np.full(200, 501)
+    asked, last = np.zeros(60, int), np.full(60, 501)
     while not auction.over:
         assert (auction.prices < last[auction.asked]).all(), "nobody is asked twice about a price"
         last[auction.asked] = auction.prices

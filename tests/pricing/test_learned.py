@@ -125,7 +125,7 @@ def test_interrupted_it_ends_soon_however_long_the_game(name: str) -> None:
     def interrupt() -> bool:
         nonlocal asked
         asked += 1
-        if asked > 20:  # the pool is full, and its threads are playing
+        if asked > 5:  # the pool is full, and its threads are playing
             raise KeyboardInterrupt
         return False
 

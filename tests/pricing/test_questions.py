@@ -1,4 +1,4 @@
-"""How many questions an owner answers, and what is said of lies where a budget cuts deals."""
+"""How many questions an owner answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from noisemarket.market.negotiation import negotiate, run_options
 from noisemarket.pricing.clock import ClockAuction
 from noisemarket.pricing.messages import bisection_rules, curator_player, owner_player
 from noisemarket.scenario import Scenario
-from noisemarket.study.compare import Plan, decisions
 
 SCENARIO = Scenario.from_preset(
     "market", owners=12, surface="sharded-mnist", iterations=60, budget=60.0,
@@ -61,18 +60,3 @@ def test_the_clock_counts_its_answers() -> None:
         answers += len(auction.asked)
         auction.hear(side.accepts(auction.saving, auction.price)[auction.asked])
     assert negotiate(SCENARIO, mechanism="clock").agreement.messages == answers / 12
-
-
-@pytest.mark.compiled
-def test_what_lying_brings_is_not_said_where_a_budget_may_cut_deals_that_do_not_know_it() -> None:
-    names, unlimited = ["uniform", "clock", "pain_fl", "bisection"], 12 * 16.0
-    found = {
-        (one.mechanism, one.budget): one.lying_gain
-        for one in decisions(SCENARIO, Plan(tuple(names), (None, 20.0, unlimited), (1,)))
-    }
-    for name in names:
-        assert found[name, None] is not None
-        assert found[name, unlimited] == pytest.approx(found[name, None], abs=1e-9)
-    assert found["uniform", 20.0] == found["clock", 20.0] == 0.0
-    assert found["pain_fl", 20.0] is None
-    assert found["bisection", 20.0] is None

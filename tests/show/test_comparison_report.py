@@ -24,7 +24,7 @@ from noisemarket.study.results import Row, comparison_document, round_means
 ROW = Row(
     mechanism="uniform", budget=100.0, seed=1, paid=0.0, accuracy=90.0, predicted_value=0.0,
     trained_value=0.0, owners_surplus=0.0, social_welfare=0.0, worse_off=0, sellers=0,
-    epsilon_sold=0.0, lying_gain=None, messages=None, seconds=0.1, accuracy_per_round=[80.0, 90.0],
+    epsilon_sold=0.0, messages=None, seconds=0.1, accuracy_per_round=[80.0, 90.0],
 )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from noisemarket.federated.protections import Protection, Upload, UploadTask
 from noisemarket.privacy.noise import add_noise
 from noisemarket.privacy.zcdp import Neighbours
-from noisemarket.study.canaries import FEW, fixed_parts, setting
+from noisemarket.study.audit import FEW, setting
 
 _NEVER = 2.0**20  # no update is so long
 
@@ -82,7 +82,7 @@ def _changed(protection: Protection, **settings: Any) -> Protection:
 def _steps(right: Protection, records: int) -> int:
     """Steps of training that a wrong protection may divide its noise by."""
     if right.noise_in_steps:
-        return max(1, records // fixed_parts(right))
+        return max(1, records // right.parts(1))
     return int(setting(right, "steps", 1))
 
 
@@ -98,7 +98,7 @@ def _batch_clipping(right: Protection, task: UploadTask) -> Upload:
     """The mean is clipped, not what it is the mean of."""
     records, here = task.records, task.start.copy()
     if right.noise_in_steps:
-        steps, size = _steps(right, len(records)), fixed_parts(right)
+        steps, size = _steps(right, len(records)), right.parts(1)
         order = task.rng.permutation(len(records))
         batches = [order[step * size : (step + 1) * size] for step in range(steps)]
     else:
@@ -114,7 +114,7 @@ def _batch_clipping(right: Protection, task: UploadTask) -> Upload:
 def _wrong_denominator(right: Protection, task: UploadTask) -> Upload:
     """The number of records that are there, or that have a gradient, not the agreed one."""
     if right.noise_in_steps:
-        return _changed(right, batch=min(fixed_parts(right), len(task.records))).upload(task)
+        return _changed(right, batch=min(right.parts(1), len(task.records))).upload(task)
     records, quiet = task.records, replace(task, sigma=0.0)
     moves = [
         right.upload(replace(quiet, records=records.take(np.array([index])))).any()

@@ -6,7 +6,7 @@ in ``protocol.py``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -116,16 +116,6 @@ class OwnerSide:
         same = (self.privacy_cost == other.privacy_cost) & (self.markup == other.markup)
         return np.asarray(~same)
 
-    def of(self, owners: IntArray) -> OwnerSide:
-        """The side of these owners, by their index; each may be there several times."""
-        return replace(
-            self,
-            privacy_cost=self.privacy_cost[owners],
-            markup=self.markup[owners],
-            floor=self.floors()[owners],
-            key=None if self.key is None else self.key[owners],
-        )
-
     def payoffs(self) -> FloatArray:
         """What each owner gets at every (saving, payment)."""
         income = self.payment_value * self.levels.payments
@@ -198,17 +188,6 @@ class OwnerSide:
 
     def floors(self) -> FloatArray:
         return np.zeros(len(self)) if self.floor is None else self.floor
-
-    def surplus(self, saving: int | IntArray, payment: int | IntArray) -> FloatArray:
-        """What a contract, or one for each owner, leaves it over its limit: markup counts as cost.
-
-        An owner signs what leaves it something. So by this it also judges what a lie brings. What
-        it would not sell at any price leaves it minus infinity.
-        """
-        more = self._loss() - self._loss(slice(0, 1))
-        at = np.arange(len(self)), saving
-        left = self.income()[payment] - (1.0 + self.markup) * more[at]
-        return np.where(self.sells()[at], left, -np.inf)
 
     def _signs(self, savings: slice, payments: slice) -> BoolArray:
         over = self.income()[payments][None, None, :] - self._least(savings)[:, :, None]

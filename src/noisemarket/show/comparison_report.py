@@ -31,7 +31,6 @@ from noisemarket.show.style import (
     save,
     table_of,
 )
-from noisemarket.study.lying import gained_by_lying, mean_and_most
 from noisemarket.study.results import (
     LEVEL,
     NO_TRADE,
@@ -55,7 +54,7 @@ GAME_COLUMNS = (
     *("mechanism", "knows", "mean_saving", "mean_payment", "mean_owner_payoff"),
     *("mean_curator_payoff", "curator_gain", "mean_quality", "total_payment", "model_quality"),
     *("predicted_value", "sellers", "owners_surplus", "signed_share", "converged_at"),
-    *("exploitability", "mean_gained_by_lying", "most_gained_by_lying", "recovery"),
+    *("exploitability", "recovery"),
 )
 _GAME_CELLS = (
     ("mean_saving", "saving", "{:.3f}"),
@@ -67,7 +66,6 @@ _GAME_CELLS = (
     ("signed_share", "signed", "{:.0%}"),
     ("converged_at", "settled", "{:,}"),
     ("exploitability", "exploit.", "{:.3f}"),
-    ("most_gained_by_lying", "lying", "{:.3f}"),
 )
 _TRAINED_CELLS = (
     ("paid", "paid", "{:,.1f}"),
@@ -77,7 +75,6 @@ _TRAINED_CELLS = (
     ("owners_surplus", "owners", "{:,.1f}"),
     ("social_welfare", "welfare", "{:,.0f}"),
     ("worse_off", "worse off", "{:g}"),
-    ("lying_gain", "lying", "{:.3f}"),
     ("messages", "messages", "{:,.0f}"),
     ("seconds", "seconds", "{:.2g}"),
 )
@@ -123,8 +120,6 @@ def game_rows(results: Mapping[str, Negotiation]) -> list[dict[str, Any]]:
     rows = []
     for name, result in results.items():
         summary = result.outcome()
-        mean, most = mean_and_most(gained_by_lying(result))
-        summary |= {"mean_gained_by_lying": mean, "most_gained_by_lying": most}
         summary["sellers"] = int(result.agreement.contracts.signed.sum())
         row: dict[str, Any] = {"mechanism": name, "knows": find_mechanism(name).knows}
         row |= {column: summary[column] for column in GAME_COLUMNS[2:-1]}
@@ -135,8 +130,7 @@ def game_rows(results: Mapping[str, Negotiation]) -> list[dict[str, Any]]:
 
 def game_table(rows: Sequence[Mapping[str, Any]], currency: str = UNITS) -> Table:
     """The same for the screen: owner's payoff, curator's gain in the paper's game, the quality of
-    the one model, its value to the curator over no trade, the share of signed contracts, and the
-    largest gain of any owner by lying."""
+    the one model, its value to the curator over no trade, and the share of signed contracts."""
     changed = any(row["recovery"] for row in rows)
     heads = [head for _, head, _ in _GAME_CELLS] + ["recovers in"] * changed
     title = f"Mechanisms on one population, means per owner; money in {currency}"

@@ -31,10 +31,8 @@ from noisemarket.market.orders import check_weighting, prepare, with_caps, withi
 from noisemarket.market.worker_processes import leave_unless_main
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.pricing.mechanism import Agreement, Mechanism
-from noisemarket.pricing.oracles import NoDP, UniformDP
 from noisemarket.pricing.rule import Rule
 from noisemarket.scenario import Scenario, dump_scenario
-from noisemarket.study.lying import mean_and_most, most_gained_by_lying
 from noisemarket.study.results import NO_TRADE, Case, GameRow, Row
 from noisemarket.study.trainings import TRAININGS, Orders, TrainingFile, TrainingTask, data_of
 
@@ -135,11 +133,11 @@ def decisions(
             _compile(mechanism, scenario)
     for seed in plan.seeds:
         seeded = scenario.model_copy(update={"seed": seed})
-        environment, first = with_caps(seeded), seed == plan.seeds[0]
+        environment = with_caps(seeded)
         for name, mechanism in chosen.items():
             yield from _decisions(
-                name, mechanism, seeded, environment, plan.budgets, threads, stop, first
-            )
+                name, mechanism, seeded, environment, plan.budgets, threads, stop
+            )  # fmt: skip
 
 
 def _compile(mechanism: Mechanism, scenario: Scenario) -> None:
@@ -160,13 +158,12 @@ def _decisions(
     budgets: Sequence[float | None],
     threads: int | None,
     stop: Callable[[], bool],
-    lies: bool,
 ) -> Iterator[Decision]:
     levels = environment.levels
     left = np.array([levels.sigma_left(level) for level in range(levels.saving_levels + 1)])
     side, joint = environment.owner_side(), JointValue.of(environment)
     made: Agreement | None = None
-    seconds, lying = 0.0, None
+    seconds = 0.0
     for budget in budgets:
         if made is None or mechanism.joint:
             paid = "none" if budget is None else budget
@@ -177,9 +174,6 @@ def _decisions(
             with or_left_out(name):
                 made = mechanism.run(environment, options)
             seconds = time.process_time() - start
-            if lies and made.complete:
-                gained = most_gained_by_lying(environment, mechanism, options, made)
-                lying = mean_and_most(gained)[1]
         if not made.complete:
             raise Interrupted("stopped; finished trainings are saved.")
         micro = None if budget is None else to_micro(budget, "budget")
@@ -195,24 +189,12 @@ def _decisions(
             owners_surplus=float(gains.sum()),
             worse_off=int((gains < -1e-9).sum()),
             sellers=int((struck.saving > 0).sum()),
-            lying_gain=lying if _lying_is_known(mechanism, environment, budget) else None,
             messages=made.messages,
             seconds=seconds,
             sigma=left[struck.saving],
             welfare_prices=(joint.quality_price, joint.money_price, environment.payment_value),
             worth=found,
         )
-
-
-def _lying_is_known(mechanism: Mechanism, environment: Environment, budget: float | None) -> bool:
-    """Whether a budget leaves the gain by lying as the mechanism states it.
-
-    Of deals made owner by owner a budget strikes those with most gain per money. A lie may then
-    move an owner before others, or over the budget, which the mechanism does not know.
-    """
-    most = len(environment) * float(environment.levels.payments[-1])
-    unasked = isinstance(mechanism, UniformDP | NoDP)
-    return budget is None or mechanism.joint or unasked or budget >= most
 
 
 # Through to the trained model

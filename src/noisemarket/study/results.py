@@ -32,8 +32,6 @@ class Case:
     """A mechanism under a budget (None: no limit) with a seed, and what was agreed.
 
     The curator's ``predicted_value`` by the loss surface and ``owners_surplus`` are over no trade.
-    ``lying_gain`` is the most that an owner gains by any misreport, known for the first seed only;
-    None also where a budget could cut deals that a mechanism made without knowing it.
     """
 
     mechanism: str
@@ -44,7 +42,6 @@ class Case:
     owners_surplus: float
     worse_off: int
     sellers: int
-    lying_gain: float | None
     messages: float | None
     seconds: float
 

@@ -6,6 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchmarks.lying import (
+    MOST_EXAMINED,
+    examined,
+    gained_by_bids,
+    gained_by_lying,
+    mean_and_most,
+    surplus,
+)
 
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
@@ -14,13 +22,6 @@ from noisemarket.market.negotiation import Negotiation, negotiate, run_options
 from noisemarket.pricing import MECHANISMS
 from noisemarket.pricing.mechanism import Direct, RunOptions
 from noisemarket.scenario import Scenario
-from noisemarket.study.lying import (
-    MOST_EXAMINED,
-    examined,
-    gained_by_bids,
-    gained_by_lying,
-    mean_and_most,
-)
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +48,7 @@ def by_trying(result: Negotiation, owner: int, costs: FloatArray) -> float:
     kept = []
     for cost in (own, *costs):
         found = mechanism.run(lied(result.environment, owner, cost), options).contracts
-        kept.append(float(side.surplus(found.saving, found.payment)[owner]))
+        kept.append(float(surplus(side, found.saving, found.payment)[owner]))
     return max(kept) - kept[0]
 
 
@@ -100,8 +101,8 @@ def test_a_price_of_ones_own_choice_brings_the_highest() -> None:
         return Contracts(np.where(sold, 3, 0), np.where(sold, bids, 0), sold)
 
     gained = gained_by_bids(side, side.reserves(slice(3, 4))[:, 0], award)
-    most = side.surplus(every, np.full(30, 32))
-    honest = side.surplus(agreement.contracts.saving, agreement.contracts.payment)
+    most = surplus(side, every, np.full(30, 32))
+    honest = surplus(side, agreement.contracts.saving, agreement.contracts.payment)
     np.testing.assert_allclose(gained, np.maximum(most, 0.0) - honest, atol=1e-12)
     assert gained.max() > 0.5
 

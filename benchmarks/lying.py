@@ -2,7 +2,7 @@
 
 An owner that does not lie signs what pays for the privacy that it sells, its markup included. A
 lie is any other way of answering, with all other owners answering as they do. What a lie brings is
-counted in the owner's payoff over its limit (``OwnerSide.surplus``).
+counted in the owner's payoff over its limit (``surplus``).
 """
 
 from __future__ import annotations
@@ -32,6 +32,29 @@ MOST_EXAMINED = 200
 """Owners that are examined at most: of more, as many that are spread evenly over the list."""
 
 _REPORTS_AT_ONCE = 4096
+
+
+def surplus(side: OwnerSide, saving: int | IntArray, payment: int | IntArray) -> FloatArray:
+    """What a contract, or one for each owner, leaves it over its limit: markup counts as cost.
+
+    An owner signs what leaves it something. So by this it also judges what a lie brings. What it
+    would not sell at any price leaves it minus infinity.
+    """
+    at = np.arange(len(side)), np.broadcast_to(saving, len(side))
+    more = side.base() - side.payoffs_of(at[1], np.zeros(len(side), np.int64))
+    left = side.income()[payment] - (1.0 + side.markup) * more
+    return np.where(side.sells()[at], left, -np.inf)
+
+
+def side_of(side: OwnerSide, owners: IntArray) -> OwnerSide:
+    """The side of these owners, by their index; each may be there several times."""
+    return replace(
+        side,
+        privacy_cost=side.privacy_cost[owners],
+        markup=side.markup[owners],
+        floor=side.floors()[owners],
+        key=None if side.key is None else side.key[owners],
+    )
 
 
 def gained_by_lying(result: Negotiation) -> FloatArray | None:
@@ -115,8 +138,8 @@ def gained_by_staying(environment: Environment, demand: Demand, contracts: Contr
         refused[auction.asked[~stay]] = auction.prices[~stay]
         auction.hear(stay)
     sold = np.full(len(environment), auction.saving)
-    hope = np.where(refused > 0, side.surplus(sold, refused), 0.0)
-    best = np.maximum(side.surplus(auction.contracts().saving, auction.contracts().payment), 0)
+    hope = np.where(refused > 0, surplus(side, sold, refused), 0.0)
+    best = np.maximum(surplus(side, auction.contracts().saving, auction.contracts().payment), 0)
     for owner in np.flatnonzero(hope > 0.0):
         auction = ClockAuction.of(environment, demand)
         try:
@@ -127,13 +150,13 @@ def gained_by_staying(environment: Environment, demand: Demand, contracts: Contr
             best[owner] = 0.0
             continue
         stayed = auction.contracts()
-        best[owner] = max(0.0, side.surplus(stayed.saving, stayed.payment)[owner])
+        best[owner] = max(0.0, surplus(side, stayed.saving, stayed.payment)[owner])
     return gained_over(side, contracts, best)
 
 
 def gained_over(side: OwnerSide, contracts: Contracts, best: FloatArray) -> FloatArray:
     """How much more the best surplus is than that of the contracts."""
-    return np.asarray(best - side.surplus(contracts.saving, contracts.payment))
+    return np.asarray(best - surplus(side, contracts.saving, contracts.payment))
 
 
 def gained_by_bids(
@@ -144,7 +167,7 @@ def gained_by_bids(
     ``award`` gives the contracts that follow from all bids.
     """
     honest, gained = award(bids), np.full(len(bids), np.nan)
-    kept = side.surplus(honest.saving, honest.payment)
+    kept = surplus(side, honest.saving, honest.payment)
     for owner in examined(len(bids)):
         said, got = bids[owner], []
         for bids[owner] in range(1, side.levels.payment_levels + 2):
@@ -167,7 +190,7 @@ def gained_by_items(
     """
     best = np.zeros(len(contracts))
     for saving, payment in items:
-        best = np.maximum(best, side.surplus(saving, payment))
+        best = np.maximum(best, surplus(side, saving, payment))
     return gained_over(side, contracts, best)
 
 
@@ -179,7 +202,7 @@ def gained_by_costs(
     Owners that differ in nothing but their cost have the same answers to choose from.
     """
     side, now = environment.owner_side(), environment.phases[-1]
-    kept, gained = side.surplus(contracts.saving, contracts.payment), np.full(len(side), np.nan)
+    kept, gained = surplus(side, contracts.saving, contracts.payment), np.full(len(side), np.nan)
     some = examined(len(environment))
     public = np.column_stack([now.beta[some], now.markup[some], side.floors()[some]])
     _, kind = np.unique(public, axis=0, return_inverse=True)
@@ -194,7 +217,7 @@ def gained_by_costs(
 
 def _best_for(side: OwnerSide, owner: int, saving: IntArray, payment: IntArray) -> float:
     """What the best of these contracts leaves one owner over its limit."""
-    return float(side.of(np.full(len(saving), owner)).surplus(saving, payment).max())
+    return float(surplus(side_of(side, np.full(len(saving), owner)), saving, payment).max())
 
 
 def _answers(
@@ -207,7 +230,7 @@ def _answers(
     for start in range(0, len(costs), _REPORTS_AT_ONCE):
         said = costs[start : start + _REPORTS_AT_ONCE]
         same = np.zeros(len(said), np.int64)
-        reporting = replace(own.of(same), privacy_cost=said)
+        reporting = replace(side_of(own, same), privacy_cost=said)
         other = replace(curator, beta=curator.beta[same])
         parts.append(solve(games(reporting, other, environment.protocol)))
     return Contracts.joined(parts)
