@@ -64,7 +64,7 @@ def test_uploads_are_the_embedded_engines_bit_by_bit(
         for index, name in enumerate(NAMES):
             sigma = float(order.job.sigma[index])
             reply = call(owners[name], ask(weights, **{"round_number": number, "sigma": sigma}))
-            assert list(reply.content) == ["arrays"]
+            assert list(reply.content) == ["config", "arrays"]
             upload = reply.content["arrays"]["weights"].numpy()
             assert upload.dtype == np.float32
             assert np.array_equal(upload, expected[number][index])

@@ -41,6 +41,7 @@ from noisemarket.owner.invitations import (
     MenuInvitation,
     SaleInvitation,
     SaleRecord,
+    drawn_up,
     negotiated,
     of_this_version,
 )
@@ -51,7 +52,6 @@ from noisemarket.owner.terms import (
     Plan,
     budget_of,
     contract_of,
-    contracted,
     differing_fields,
     protection_of,
 )
@@ -441,27 +441,17 @@ class OwnerAgent:
     def _sign_agreed(self, contract: Contract, record: GameRecord | SaleRecord, plan: Plan) -> str:
         """The signature under what the owner agreed to: its trade, or none. Of the contract at hand
         are only its times, and a cap."""
-        invitation, expected = record.invitation, []
-        levels = invitation.levels
-        amounts = prices(levels.payments)
+        invitation, times = record.invitation, (contract.offered_at, contract.expires_at)
+        amounts = prices(invitation.levels.payments)
         paid = amounts.index(contract.payment) if contract.payment in amounts else -1
         try:
             budget, own, records = self._work(contract, plan)
-            for saving, payment in self._agreed_levels(record, contract, paid):
-                sigma = levels.sigma_left(saving)
-                stated = {
-                    **contracted(invitation.work),
-                    "job": invitation.job,
-                    "owner": self.folder.name,
-                    "owner_key": self.public_key,
-                    "curator_key": invitation.curator_key,
-                    "saving": float(levels.savings[saving]),
-                    "sigma": sigma,
-                    "payment": amounts[payment],
-                    "offered_at": contract.offered_at,
-                    "expires_at": contract.expires_at,
-                }
-                expected.append(contract_of(stated, replace(budget, sigma=sigma), records))
+            expected = [
+                drawn_up(
+                    invitation, self.folder.name, self.public_key, deal, times, budget, records
+                )
+                for deal in self._agreed_levels(record, contract, paid)
+            ]
         except (KeyError, TypeError, ValueError, BadInput):
             raise Declined("the work cannot be done as offered") from None
         return self.sign(contract, expected, own)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -31,9 +31,12 @@ from pydantic import (
 from noisemarket.errors import BadInput
 from noisemarket.files import digest, save_arrays, write_atomic
 from noisemarket.game.levels import Levels
-from noisemarket.ledger.contract import PublicKey
+from noisemarket.ledger.contract import Contract, PublicKey
+from noisemarket.ledger.money import to_micro
 from noisemarket.owner.folder import PLAY, SALE, Declined
+from noisemarket.owner.terms import contract_of, contracted
 from noisemarket.pricing.messages import GameRules, OwnerPlayer, ProposalBatch, QuoteBatch
+from noisemarket.privacy.accountant import PrivacyBudget
 
 _MOST_LEVELS = 10_000
 Level = Annotated[int, Field(ge=0)]
@@ -133,6 +136,37 @@ class MenuInvitation(JobInvitation):
         most = self.levels.saving_levels, self.levels.payment_levels
         if any(saving > most[0] or payment > most[1] for saving, payment in self.items):
             raise ValueError("there are no such levels")
+
+
+def drawn_up(
+    invitation: GameInvitation | JobInvitation,
+    owner: str,
+    owner_key: str,
+    deal: tuple[int, int],
+    times: tuple[str, str],
+    budget: PrivacyBudget,
+    records: int,
+) -> Contract:
+    """The contract of an invitation's job with an owner, the same for both sides.
+
+    ``deal`` is the levels of saving and payment, ``times`` when it is offered and when it expires;
+    ``budget`` and ``records`` as in ``contract_of``.
+    """
+    (saving, payment), levels = deal, invitation.levels
+    sigma = levels.sigma_left(saving)
+    stated = {
+        **contracted(invitation.work),
+        "job": invitation.job,
+        "owner": owner,
+        "owner_key": owner_key,
+        "curator_key": invitation.curator_key,
+        "saving": float(levels.savings[saving]),
+        "sigma": sigma,
+        "payment": to_micro(float(levels.payments[payment]), "payment"),
+        "offered_at": times[0],
+        "expires_at": times[1],
+    }
+    return contract_of(stated, replace(budget, sigma=sigma), records)
 
 
 _STATE = "state."
