@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import noisemarket as nm
+from benchmarks.lying import surplus
 from noisemarket.game.value import JointValue
 from noisemarket.machine import Effort
 from noisemarket.market.negotiation import run_options
@@ -157,7 +158,7 @@ def behaviour(seeds: int) -> list[dict[str, Any]]:
                 )
                 result = nm.negotiate(scenario, mechanism=name)
                 contracts, side = result.agreement.contracts, result.environment.owner_side()
-                left = side.surplus(contracts.saving, contracts.payment)[contracts.signed]
+                left = surplus(side, contracts.saving, contracts.payment)[contracts.signed]
                 gains.append(result.learned.predicted_value)
                 lost.append(float((left < -1e-9).mean()) if len(left) else 0.0)
             means = {"gain": statistics.mean(gains), "lost": statistics.mean(lost)}

@@ -37,8 +37,7 @@ MARKED: dict[Path, dict[str, Callable[[], str | None]]] = {
         "times": times_table,
     },
     ROOT / "docs" / "tutorial" / "first-market.md": {"demo": demo_table},
-    ROOT / "docs" / "explanation" / "training.md": {"million": million_part},
-    ROOT / "benchmarks" / "README.md": {"engine": engine_table},
+    ROOT / "benchmarks" / "README.md": {"engine": engine_table, "million": million_part},
 }
 """Pages to their marked parts, each with what makes it."""
 
@@ -70,8 +69,8 @@ def page() -> str:
         "<!-- Written by benchmarks/report.py from benchmarks/results. Do not edit. -->",
         "After this page you know what the paper's mechanism DyPP brings beside others, and how "
         "accurate the model is at which privacy. `python -m benchmarks report` makes it from "
-        "`benchmarks/results`, which has command, date and machine of each result. ± is half of "
-        "the 95 % interval over the seeds.",
+        "`benchmarks/results`, which has date, machine and all numbers of each result. ± is half "
+        "of the 95 % interval over the seeds.",
         *market_part(),
         *dypp_parts(),
         *lying_part(),

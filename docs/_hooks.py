@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -25,6 +26,11 @@ OUTSIDE = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "CITAT
 EXAMPLES = ("*.md", "*.toml", "*.csv", "*.py")
 FIGURES = "benchmarks/results/reproduction/*.png"
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
+LOADED = re.compile(
+    r"<(?:script|link|img|iframe|source)\b[^>]*(?:src|href)=[\"']?(?:https?:)?//"
+    r"|(?:url\(|@import )[\"']?(?:https?:)?//"
+)
+"""Something that a browser would fetch from another host."""
 
 
 def on_pre_build(**_: Any) -> None:
@@ -41,6 +47,13 @@ def on_files(files: Files, config: Any) -> Files:
         here = path.relative_to(ROOT).as_posix()
         files.append(File.generated(config, site_path(here), abs_src_path=str(path)))
     return files
+
+
+def on_post_build(config: Any) -> None:
+    """Refuse a site that loads anything from another host."""
+    for file in Path(config.site_dir).rglob("*"):
+        if file.suffix in (".html", ".css") and LOADED.search(file.read_text(encoding="utf-8")):
+            raise PluginError(f"{file} loads something from another host; keep a copy in docs/.")
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

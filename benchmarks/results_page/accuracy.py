@@ -44,16 +44,15 @@ def accuracy_part() -> list[str]:
     """Accuracy over sigma, as a figure."""
     return [
         "## Accuracy over noise",
-        "Test accuracy on MNIST, 100 owners, 30 rounds, all owners with the same noise; small "
-        "betas are uneven data. Measured by `noisemarket calibrate`; the file of each "
-        "[surface](../reference/scenario.md#loss-surfaces) has command, date and all points.",
+        "The same with other models and uneven data (small betas), by `noisemarket calibrate`; the "
+        "file of each [surface](../reference/scenario.md#loss-surfaces) has all points.",
         "![Test accuracy over noise for each model and protection, with the paper's curve]"
         "(../images/results-accuracy.png)",
     ]
 
 
 def epsilon_part() -> list[str]:
-    """Accuracy of the default job by the epsilon of its owners, and why a record is a shard."""
+    """Accuracy of the default job by the epsilon of its owners."""
     head = "## Accuracy over epsilon"
     found = stored("per-record")
     if found is None:
@@ -66,17 +65,9 @@ def epsilon_part() -> list[str]:
     return [
         head,
         f"The default job (MNIST, 100 owners of 600 records, 30 rounds, delta 1e-5), all owners "
-        f"with the same noise: test accuracy in per cent, {found['seeds']} seeds. At beta "
-        f"{uneven['beta']:g} and epsilon {uneven['epsilon']:g} it is {uneven['accuracy']:.1f} %: "
-        "with one record a shard and equal owners the mean is the same, however records are dealt "
-        "out.",
+        f"with the same noise: test accuracy in per cent, {found['seeds']} seeds. With uneven data "
+        f"(beta {uneven['beta']:g}) and epsilon {uneven['epsilon']:g} it is "
+        f"{uneven['accuracy']:.1f} %.",
         table(["epsilon", *heads], [["sigma", *sigmas], ["accuracy", *ends]]),
         made_by(found),
-        "### Why a record is its own shard",
-        "Before, an owner's 600 records were cut into 64 shards, because the paper trains with "
-        "batches of 64. Replacing a record then moves the owner's mean by up to 2/64 of the clip; "
-        "with a record as its own shard, by 2/600. The same noise 0.6 costs epsilon 0.093 instead "
-        "of 1.07. At epsilon 1.07 the model had 92.4 ± 0.3 % with 64 shards (31 seeds); the table "
-        "has what it reaches now. At the same sigma the new model is less accurate, as in the "
-        "paper's own curve, and that makes noise worth buying.",
     ]

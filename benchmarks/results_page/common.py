@@ -36,13 +36,10 @@ def filled(page: str, name: str, text: str) -> str:
 
 
 def made_by(found: Document) -> str:
-    """How, when and where a result was measured."""
+    """The command that measured a result; the stored file has date, machine and time."""
     command = str(found["command"])
     command = command if command.startswith(("noisemarket", "python")) else f"python {command}"
-    command = re.sub(r"python benchmarks/(\w+)\.py", r"python -m benchmarks \1", command)
-    trained, spent = found.get("training_cpu_seconds"), found.get("cpu_seconds")
-    took = f"; {trained or spent:,.0f} CPU seconds" if trained or spent else ""
-    return f"Measured by `{command}` on {found['date']} ({found['machine']}{took})."
+    return "`" + re.sub(r"python benchmarks/(\w+)\.py", r"python -m benchmarks \1", command) + "`"
 
 
 def not_measured(command: str) -> str:

@@ -124,9 +124,6 @@ def verdicts(claims: list[Mapping[str, str]]) -> list[list[str]]:
 
 def claims_section(claims: list[Mapping[str, str]]) -> list[str]:
     """What holds of the paper's claims and what does not, claim by claim."""
-    speed = r"after 5,000: .*?WoLF-PHC ([\d,]+), Q-learning ([\d,]+)"
-    fast, slow = cut(speed, numbers_of(claims, "Q-learning needs", "paper"))
-    own, others = cut(speed, numbers_of(claims, "Q-learning needs", "market"))
     (share,) = cut(
         r"([\d.]+ ± [\d.]+ %) of the exact", numbers_of(claims, "WoLF-PHC conv", "market")
     )
@@ -139,30 +136,24 @@ def claims_section(claims: list[Mapping[str, str]]) -> list[str]:
         "## The paper's claims",
         "`noisemarket reproduce` plays the paper's game on its printed surface (100 owners, 10,000 "
         "iterations, 20 seeds), as printed (`paper`) and as its workflow means it (`market`: a "
-        "deal needs two signatures; [why](paper.md#errata)), and judges each claim at 99.8 % "
-        "(`benchmarks/results/reproduction` has the page that it writes, with all numbers):",
+        "deal needs two signatures; [why](paper.md#errata)), and judges each claim at 99.8 %:",
         table(["claim", "`paper`", "`market`"], verdicts(claims)),
         "![Noise saving of the owners over the iterations]"
         "(../../benchmarks/results/reproduction/convergence-saving.png)",
         "![Payment of the curator over the iterations]"
         "(../../benchmarks/results/reproduction/convergence-payment.png)",
-        "DyPP works without private information, as the paper says: each side sees its own rewards "
-        "and the other's moves, and every signed contract pays for both. Besides:",
+        "DyPP works without private information, as the paper says. Besides:",
         "\n".join(
             [
-                f"- **Speed.** It settles after {fast} interactions against {slow} of 5,000 in "
-                f"`paper`, {own} against {others} in `market`: its policy becomes pure, and stops "
-                "trying.",
                 f"- **Equilibrium.** In `market` the curator gets {share} of the exact "
                 "equilibrium's gain: play stops before the best deal was tried often enough.",
                 f"- **Quality.** By what is signed {signed[0]} against {signed[1]} % with "
-                f"Q-learning; savings as played {played[0]} against {played[1]}. A tenth of "
-                "Q-learning's moves stay random; its contracts leave them out.",
+                f"Q-learning; savings as played {played[0]} against {played[1]}, because a "
+                "tenth of Q-learning's moves stay random.",
                 f"- **Payments** rise from {paid[0]} to {paid[1]} in `market`, because random "
                 "proposals mostly fail to be signed.",
-                "- **`paper`.** With the printed sign the equilibrium is full saving for no money. "
-                "Greedy play is there from its first move: nobody is faster, or better for the "
-                "model.",
+                "- **`paper`.** With the printed sign the equilibrium is full saving for no money, "
+                "and greedy play is there from its first move.",
             ]
         ),
     ]
@@ -189,12 +180,12 @@ def change_section(found: Document) -> list[str]:
             for change in ("halve", "double")
         ]
         anew = (
-            " With `learning.reopen`, the default of `market`, players start anew after a change "
-            f"and reach {listed(reach)} of a fresh start's gain (`{again['command']}`)."
+            " So `learning.reopen`, the default of `market`, makes players start anew: they reach "
+            f"{listed(reach)} of a fresh start's gain (`{again['command']}`)."
         )
     counts = {
         name: recovered(adaptation_rows(found, name))
-        for name in ("dypp as printed", "dypp", "q_learning", "bisection")
+        for name in ("dypp as printed", "dypp", "q_learning")
     }
     falls = [
         f"from {pm(row['before'], 0, 100)} % to {pm(row['after'], 0, 100)} % when costs "
@@ -208,9 +199,9 @@ def change_section(found: Document) -> list[str]:
         "![Curator's gain before and after all costs change](../images/dypp-adaptation.png)",
         f"As printed, DyPP is back at 95 % of what it had in {back['dypp as printed']} runs of "
         f"{half:,} interactions before and after: its share of the equilibrium's gain moves "
-        f"{listed(falls)}. Its steps have shrunk, and its policies are pure by then. With "
-        f"`learning.reopen` it is back in {back['dypp']}, Q-learning in {back['q_learning']}, "
-        f"[bisection](mechanisms.md#bisection) in {back['bisection']}.{anew}",
+        f"{listed(falls)}. With "
+        f"`learning.reopen` it is back in {back['dypp']}, Q-learning in "
+        f"{back['q_learning']}.{anew}",
         made_by(found),
     ]
 
@@ -249,15 +240,14 @@ def _setting(name: str, value: object) -> str:
 
 INSTEAD = (
     "## What to use instead",
-    "- **Accuracy for a budget, from owners that keep some noise**: `clock`. No mechanism without "
-    "private knowledge whose sellers all keep some noise is ahead of it by more than chance "
-    "(corrected for all comparisons); it asks an owner at most 36 questions instead of 5,000; "
-    "[lying brings nothing](#what-lying-brings). Where owners may sell all their noise, bisection "
-    "and the learners buy it, which leaves a seller without any bound on epsilon: an owner's "
-    "`floor` forbids it.\n"
-    "- **The paper's game, owner by owner**: [`bisection`](mechanisms.md#bisection). It reaches "
-    "the equilibrium in some 20 steps, but [lying pays](#what-lying-brings).\n"
-    "- **To study learning**: `dypp`, `q_learning`, `phc`, by `noisemarket compare`.",
+    "- **Accuracy for a budget**: `clock`. No mechanism without private knowledge whose sellers "
+    "all keep some noise is ahead of it by more than chance; it asks an owner at most 36 "
+    "questions instead of 5,000; [lying brings nothing](#what-lying-brings). Bisection and the "
+    "learners also buy all of an owner's noise, which leaves it without any bound on epsilon: an "
+    "owner's `floor` forbids it.\n"
+    "- **The paper's game, owner by owner**: [`bisection`](mechanisms.md#bisection), in some 20 "
+    "steps; but [lying pays](#what-lying-brings).\n"
+    "- **To study learning**: `dypp`, `q_learning`, `phc`.",
 )
 
 

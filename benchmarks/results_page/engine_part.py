@@ -17,7 +17,8 @@ def engine_table() -> str | None:
     ]
     rounds = table(["a round of 100 owners x 600 records", "CPU ms", "over our training"], rows)
     others = table(["what", "takes"], [*_sizes(found), *_starts(found), *_demo(found)])
-    return "\n\n".join([rounds, others, *_clipping(found), made_by(found)])
+    measured = f"Measured by {made_by(found)} on {found['date']} ({found['machine']})."
+    return "\n\n".join([rounds, others, *_clipping(found), measured])
 
 
 def _sizes(found: Document) -> list[list[str]]:

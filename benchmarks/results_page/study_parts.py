@@ -15,7 +15,7 @@ SHORT = (NO_TRADE, "dypp", "clock", "best_portfolio")
 
 
 def market_rows(found: Document, names: Sequence[str] | None = None) -> list[list[str]]:
-    """Each mechanism with the stated budget: ``HEADS``, and the curator's value in two columns."""
+    """Each mechanism with the stated budget: ``HEADS``."""
     ends: dict[str, list[Document]] = {}
     for row in found["rows"]:
         if row["budget"] == found.get("budget") or row["mechanism"] == NO_TRADE:
@@ -31,9 +31,8 @@ def market_rows(found: Document, names: Sequence[str] | None = None) -> list[lis
         sold = f"{np.mean(bounded):.1f}" if bounded else "no bound"
         if bounded and len(bounded) < len(rows):
             sold += f" (no bound in {len(rows) - len(bounded)} of {len(rows)} seeds)"
-        values = [pm([row[one] for row in rows], 0) for one in ("predicted_value", "trained_value")]
         accuracy = pm([row["accuracy"] for row in rows])
-        lines.append([name_of(name), accuracy, over, *figures, sold, *values])
+        lines.append([name_of(name), accuracy, over, *figures, sold])
     return lines
 
 
@@ -42,7 +41,7 @@ def readme_market() -> str | None:
     found = stored("campaign")
     if found is None:
         return None
-    shown = table(HEADS, [line[: len(HEADS)] for line in market_rows(found, SHORT)])
+    shown = table(HEADS, market_rows(found, SHORT))
     seeds = len(found["seeds"])
     return f"{shown}\n\n`{found['command']}`; ± is half of the 95 % interval over {seeds} seeds."
 
@@ -52,26 +51,24 @@ def fars_part() -> list[str]:
     title, found, market = "## Real owners: 51 states", stored("fars"), stored("fars-market")
     if found is None:
         return [title, not_measured("python -m benchmarks studies fars")]
-    names = {0: "nobody sells", 6: "six sellers, drawn by the seed", 51: "all sell"}
-    rows = [
-        [names[row["sellers"]], f"{row['sigma']:g}", f"{row['accuracy']:.1f}",
-         ", ".join(f"{one:.1f}" for one in row["accuracies"])]
+    names = {0: "without a trade", 6: "with six sellers", 51: "if all sell"}
+    reached = [
+        f"{row['accuracy']:.1f} % {names[row['sellers']]}"
+        + (f" down to sigma {row['sigma']:g}" if row["sellers"] else "")
         for row in found["rows"]
-    ]  # fmt: skip
+    ]
     parts = [
         title,
         "The preset `fars`: persons in fatal crashes, 51 states with 149 to 7,990 records of their "
-        "own, 30 rounds. The most frequent of five classes has 42.1 % of the records. Test "
-        f"accuracy in per cent, {found['seeds']} seeds; who does not sell adds noise 0.6.",
-        table(["", "noise of sellers", "accuracy", "seeds"], rows),
-        made_by(found),
+        "own, 30 rounds. The most frequent of five classes has 42.1 % of the records. The model "
+        f"reaches {listed(reached)} (means of {found['seeds']} seeds, {made_by(found)}).",
     ]
     if market is not None:
         parts += [
             f"The whole market, {len(market['seeds'])} seeds, with a budget of "
             f"{market['budget']:g}, which nobody uses up:",
-            table([*HEADS, "curator's value, predicted", "as trained"], market_rows(market)),
-            f"`{market['command']}`",
+            table(HEADS, market_rows(market)),
+            made_by(market),
         ]
     return parts
 
@@ -85,9 +82,8 @@ def market_part() -> list[str]:
         title,
         f"The default job, {len(found['seeds'])} seeds of owners, noise and learning, no budget. "
         "The epsilon sold is that of all owners over no trade; there is no bound where a seller "
-        "keeps no noise. The curator's value is over no trade: "
-        "predicted by the loss surface before training, and by the trained accuracy less payments.",
-        table([*HEADS, "curator's value, predicted", "as trained"], market_rows(found)),
+        "keeps no noise.",
+        table(HEADS, market_rows(found)),
         "The clock auction buys more than DyPP for less than half of the money: to operate a "
         "market, use it (`--mechanism clock`).",
         made_by(found),
@@ -100,26 +96,26 @@ def elsewhere_part() -> list[str]:
     title, found = "### Other data, fewer and more owners", stored("elsewhere")
     if found is None:
         return [title, not_measured("python -m benchmarks campaign --elsewhere")]
-    lines = [
-        [market, *line[: len(HEADS)]]
-        for market, one in found["markets"].items()
-        for line in market_rows(one)
-    ]
+    lines = []
+    for market, one in found["markets"].items():
+        rows = {line[0]: line for line in market_rows(one)}
+        ends = [rows[name_of(name)] for name in SHORT]
+        lines.append([market, ends[0][1], *(f"{end[1]} for {end[3]}" for end in ends[1:])])
     small = stored("small-markets")
     below = ""
     if small is not None:
         parts = [
-            f"{name_of(name)} ends below no trade in {one['below_no_trade']} of "
-            f"{one['populations']} populations ({one['mean_points']:+.1f} points on average)"
+            f"{name_of(name)} {one['mean_points']:+.1f} points, below no trade in "
+            f"{one['below_no_trade']} of {one['populations']} populations"
             for name, one in small["summary"].items()
         ]
         below = f" Ten owners again (`{small['command']}`): {listed(parts)}."
     return [
         title,
-        "All records are dealt out in each; every market has a loss surface measured for it. In "
-        "half of the markets of ten owners the clock buys nothing: nobody sells down to its floor "
-        f"for the highest payment.{below}",
-        table(["market", *HEADS], lines),
+        "Accuracy in per cent, and money paid. All records are dealt out in each; every market has "
+        "a loss surface measured for it. In half of the markets of ten owners the clock buys "
+        f"nothing: nobody sells down to its floor for the highest payment.{below}",
+        table(["market", *map(name_of, SHORT)], lines),
         made_by(found),
     ]
 
@@ -137,9 +133,10 @@ def lying_part() -> list[str]:
         if not any(row["most"]):
             truthful.append(row["mechanism"])
             continue
+        if row["surface"] != "features-mnist":
+            continue
         lines.append(
             [
-                SURFACE_WORDS.get(row["surface"], row["surface"]),
                 name_of(row["mechanism"]),
                 pm(row["mean"], 4),
                 f"{max(row['most']):.3f}",
@@ -148,19 +145,16 @@ def lying_part() -> list[str]:
         )
     names = [name_of(name) for name in dict.fromkeys(truthful)]
     who = f"No owner gains anything by lying to {listed(names)}. " if names else ""
-    heads = ["surface", "mechanism", "a lie, mean", "a lie, most", "honest surplus"]
+    heads = ["mechanism", "a lie, mean", "a lie, most", "honest surplus"]
     return [
         title,
         f"{who}To the others, the best lie brings an owner this over its honest answer, as payoff, "
         f"without a budget: mean over owners and {found['seeds']} seeds, the most of any owner, "
-        "and an honest owner's mean surplus. Exact over all answers; for learners, the best "
-        "response to the curator's final policy, per interaction.",
+        "and an honest owner's mean surplus. To a learner, the best lie is the best response to "
+        "the curator's final policy.",
         table(heads, lines),
         made_by(found),
     ]
-
-
-SURFACE_WORDS = {"sharded-mnist": "CNN", "features-mnist": "features"}
 
 
 POISONS = "push", "soft_push", "wrong_labels", "free_rider", "backdoor"
@@ -176,32 +170,27 @@ def cheats_part() -> list[str]:
         (row["owners"], row["sold"], row["sigma"], row["cheat"], row["cheats"]): row
         for row in found["rows"]
     }
-    jobs = {key[:3]: None for key in kinds}
+    jobs = {key[:3]: None for key in kinds if key[2] == 0.1}
     lines = [
         cheats_line(job, count, kinds)
         for job in jobs
         for count in sorted({key[4] for key in kinds if key[:3] == job} - {0})
     ]
-    one = (20, "a tenth", 0.1)
-    cost = [f"{_lost(kinds, one, kind, 1):.1f}" for kind in ("wrong_labels", "push", "soft_push")]
     paid = sum(row["paid"] for row in found["rows"])
     played = sum(row["cheats"] * len(row["accuracies"]) for row in found["rows"])
     return [
         title,
         f"Cheats whose noise is right pass every test: {paid:,} of {played:,} were paid. [The "
-        "limits of the market](market.md#bounding-the-harm) bound what they do. One of 20 owners "
-        f"that trains on wrong labels costs {cost[0]} points at sigma 0.1; one that spends the "
-        f"whole clip against the model costs {cost[1]}, one that pushes less, so that it is found "
-        f"late, {cost[2]}. Features, 20,000 records of MNIST, {found['rounds']} rounds, "
-        f"{found['seeds']} seeds, defaults; a tenth of the owners, at least two, or all have sold "
-        "down to sigma, the others keep 0.6, and the cheats are among the sellers, who weigh most.",
-        "Points of test accuracy that cheats cost. *push*: minus its update, stretched to the "
-        "clip; *soft push*: to a fifth of the clip; *wrong labels*: trains on labels moved by one; "
-        "*free rider*: sends noise alone; *backdoor*: trains on records with a bright corner, all "
-        "called class 0. The last column has how many test records of other classes the model "
-        "takes for class 0 if they bear that corner, in per cent (in brackets: without a cheat).",
+        "limits of the market](market.md#bounding-the-harm) bound what they do. Features, 20,000 "
+        f"records of MNIST, {found['rounds']} rounds, "
+        f"{found['seeds']} seeds; a tenth of the owners, at least two, or all have sold down to "
+        "sigma 0.1, the others keep 0.6, and the cheats are among the sellers, who weigh most.",
+        "Points of accuracy that cheats cost ([what they do](market.md#which-cheats-are-found)). "
+        "The last column: per cent of test records of other classes that the model takes for class "
+        "0 if they bear the backdoor's mark (in brackets: without a cheat). `cheats.json` has "
+        "sigma 0.3 and 0.6 too.",
         table(
-            ["owners", "sold", "sigma", "cheats", "accuracy without", "push", "soft push",
+            ["owners", "sold", "cheats", "accuracy without", "push", "soft push",
              "wrong labels", "free rider", "backdoor", "backdoor opens"], lines,
         ),
         made_by(found),
@@ -220,8 +209,7 @@ def _honest_part() -> list[str]:
         f"Honest owners: in {jobs:,} jobs of {found['owners']} owners and {found['rounds']} "
         "rounds, at sigma 0.1, 0.3 and 0.6, from even to very uneven data, "
         f"{accused or 'none'} of {owners:,} {'was' if accused == 1 else 'were'} accused, and "
-        f"{unpaid or 'none'} went unpaid.",
-        made_by(found),
+        f"{unpaid or 'none'} went unpaid ({made_by(found)}).",
     ]
 
 
@@ -240,6 +228,6 @@ def cheats_line(job: Job, count: int, kinds: Kinds) -> list[str]:
     opens = kinds[(*job, "backdoor", count)]["opened"]
     lost = [f"{_lost(kinds, job, kind, count):.1f}" for kind in POISONS]
     return [
-        str(job[0]), job[1], f"{job[2]:g}", str(count), pm(honest["accuracies"]), *lost,
+        str(job[0]), job[1], str(count), pm(honest["accuracies"]), *lost,
         f"{np.mean(opens):.0f} ({np.mean(honest['opened']):.0f})",
     ]  # fmt: skip

@@ -29,11 +29,6 @@ def code(text: object) -> str:
     return f"`{text}`" if f"{text}" else ""
 
 
-def sentence(text: str | None) -> str:
-    """The first sentence of a docstring, without its full stop."""
-    return plain(text).partition(". ")[0].removesuffix(".")
-
-
 def plain(text: str | None) -> str:
     """A docstring in one line, its code as Markdown has it."""
     return re.sub(r"``([^`]+)``", r"`\1`", _line(text or ""))

@@ -14,26 +14,28 @@ from _reference import code, items, page, plain
 from noisemarket.cli.app import app
 
 INTRO = """\
-Look up a command here, or ask it: every command takes `--help` (`-h`). `noisemarket --version`
-prints the version, `noisemarket --install-completion` completes commands in your shell. Progress
-goes to standard error. [Exit codes](python.md#errors-and-exit-codes) are the same for all
-commands; [scenario files](../how-to/scenario.md) say what `--set` takes."""
+Look up which command does what; `noisemarket COMMAND --help` explains each option. `noisemarket
+--install-completion` completes commands in your shell. Progress goes to standard error. [Exit
+codes](python.md#errors-and-exit-codes) are the same for all commands; [scenario
+files](../how-to/scenario.md) say what `--set` takes."""
 
 
 def commands_page() -> str:
-    """All commands with their arguments and options."""
+    """The options that many commands have, with their meanings; then all commands, with theirs."""
     found = list(_commands(typer.main.get_command(app), "noisemarket"))
     described = {name: _parameters(name, command) for name, command in found}
     seen = Counter(row for _, rows in described.values() for row in rows)
     shared = [row for row in seen if seen[row] > 1]
     parts = [INTRO, "## Options of several commands", *_shared(shared)]
+    lines = []
     for name, command in found:
         usage, rows = described[name]
-        common = [re.sub(r" [^`]+`", "`", row[0]) for row in rows if row in shared]
-        own = [row for row in rows if row not in shared]
-        also = f"Also {', '.join(_grouped(common))}." if common else ""
-        parts += [f"## {name}", f"{usage}{plain(command.help)}", items(own), also]
-    return page("Commands", *parts)
+        options = [row for row in rows if row[0].startswith("`-")]
+        names = {row: re.sub(r" [^`]+`", "`", row[0]) for row in options}
+        own = [name for row, name in names.items() if row not in shared]
+        takes = ", ".join([*own, *_grouped([names[row] for row in options if row in shared])])
+        lines.append((code(usage), plain(command.help) + (f" Takes {takes}." if takes else "")))
+    return page("Commands", *parts, "## All commands", items(lines))
 
 
 def _shared(rows: Sequence[tuple[str, str]]) -> list[str]:
@@ -46,7 +48,7 @@ def _shared(rows: Sequence[tuple[str, str]]) -> list[str]:
 
 
 GROUPS = {
-    "*scenario*": ("SCENARIO", "--preset", "--set", "--seed"),
+    "*scenario*": ("--preset", "--set", "--seed"),
     "*deal*": ("--mechanism", "--budget", "--target-accuracy"),
     "*folder*": ("--out", "--overwrite", "--workers", "--json"),
 }
@@ -73,18 +75,18 @@ def _commands(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _parameters(name: str, command: Any) -> tuple[str, list[tuple[str, str]]]:
-    """How a command of several arguments is called; arguments and options with their meanings."""
+    """How a command is called; its arguments and options with their meanings."""
     known = get_type_hints(inspect.unwrap(command.callback), include_extras=True)
     rows, usage = [], [name]
     for one in command.params:
         if one.param_type_name != "option":  # typer 0.20 forgets an argument's help on click 8.5
             about = known[one.name].__metadata__[0]
             word = about.metavar or one.name.upper()
-            usage.append(word if one.required else f"[{word}]")
+            usage.append(word if one.required or word[0] == "[" else f"[{word}]")
             rows.append((code(word), plain(about.help)))
         elif not one.hidden:
             rows.append((_names(one), plain(one.help) + _default(one)))
-    return (f"`{' '.join(usage)}`: " if len(usage) > 2 else ""), rows
+    return " ".join(usage), rows
 
 
 def _names(option: Any) -> str:

@@ -1,14 +1,11 @@
-"""Python names, market events and errors: read off the code."""
+"""Python names and market events: read off the code."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
 from dataclasses import fields
-from pathlib import Path
 
 import noisemarket
-from _reference import code, items, page, plain, sentence
+from _reference import code, items, page, plain
 from noisemarket.market import events
 
 PYTHON = """\
@@ -31,16 +28,16 @@ EXITS = """\
 
 `noisemarket negotiate --set discount=1` prints `noisemarket: learning.discount is 1: give a
 number from 0 to below 1.` and ends with 2. Every error that noisemarket raises on purpose is a
-`NoisemarketError`:"""
+`NoisemarketError`: bad input a `BadInput`, a ledger that cannot be read, written or trusted a
+`LedgerError`, Ctrl-C an `Interrupted`."""
 
 
 def python_page() -> str:
-    """The public names, documented by mkdocstrings on the site and listed on GitHub."""
+    """Events, exit codes, and the public names, documented by mkdocstrings on the site."""
     homes = noisemarket._HOMES
     names = sorted(noisemarket.__all__, key=lambda name: (homes[name], name))
-    listed = ", ".join(code(f"nm.{name}") for name in names)
     blocks = "\n\n".join(f"::: {homes[name]}.{name}" for name in names)
-    parts = [*_events(), *_errors(), "## The names", f"{listed}.", blocks]
+    parts = [*_events(), "## Errors and exit codes", EXITS, "## The names", blocks]
     return page("Python", PYTHON, *parts)
 
 
@@ -51,40 +48,3 @@ def _events() -> list[str]:
         named = ", ".join(code(field.name) for field in fields(kind))
         rows.append((f"`{kind.__name__}` ({named})", plain(kind.__doc__)))
     return ["## Events", EVENTS, items(rows)]
-
-
-def _errors() -> list[str]:
-    """Exit codes, and the errors that a user of the library can meet."""
-    found = {name: (base, text) for name, base, text in _classes()}
-    rows = [
-        (code(name) + (f" ({code(base)})" if base not in TOP else ""), text)
-        for name, (base, text) in sorted(found.items())
-        if name not in TOP and _is_error(name, found)
-    ]
-    return ["## Errors and exit codes", EXITS, items(rows)]
-
-
-TOP = ("NoisemarketError", "Exception")
-
-
-def _classes() -> Iterator[tuple[str, str, str]]:
-    """Every class outside the dashboard, its first base and first sentence, by its source."""
-    root = Path(noisemarket.__file__).parent
-    for path in sorted(root.rglob("*.py")):
-        if "dashboard" in path.parts:
-            continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if (
-                isinstance(node, ast.ClassDef)
-                and node.bases
-                and isinstance(node.bases[0], ast.Name)
-            ):
-                yield node.name, node.bases[0].id, sentence(ast.get_docstring(node))
-
-
-def _is_error(name: str, found: dict[str, tuple[str, str]]) -> bool:
-    while name in found:
-        if name == "NoisemarketError":
-            return True
-        name = found[name][0]
-    return False

@@ -10,22 +10,15 @@ from pydantic import BaseModel
 
 from _reference import code, items, page, plain
 from _reference.surfaces import surfaces
-from noisemarket.federated.partition import MINIMUM
-from noisemarket.files import DEEPEST
-from noisemarket.game.levels import MOST_CELLS
 from noisemarket.game.population import DISTRIBUTIONS
-from noisemarket.ledger.money import MICRO, MOST
-from noisemarket.pricing.mechanism import MOST_POINTS
 from noisemarket.scenario import SYMBOLS, Scenario
-from noisemarket.scenario.explain import allowed_values
-from noisemarket.scenario.population_file import LONGEST_NAME
 from noisemarket.scenario.schema import ChangeSection
 
 INTRO = """\
 Look up a key here, or print this list: `noisemarket scenario --explain`. [Write your own
 scenario](../how-to/scenario.md) says how a file looks and what `--set` takes. Each line has the
-key, its default, in brackets its bounds and the paper's symbol (which `--set` understands), and
-its meaning. Unknown keys, NaN and infinity are refused."""
+key, its default, in brackets the paper's symbol (which `--set` understands), and its meaning;
+`--explain` also has the bounds. Unknown keys, NaN and infinity are refused."""
 
 SPREAD = """\
 `privacy_cost`, `data_size`, `beta`, `markup` and `floor` are each a number, the same for all
@@ -38,19 +31,9 @@ Preferences that change while the game is played, one `[[changes]]` table each, 
 `quality_value` and `payment_cost`. Scaling comes before setting. The learners are not told.
 Contracts and exact answers are counted under the preferences at the end."""
 
-LIMITS = f"""\
-Besides the bounds of each key:
-
-- `(game.saving_levels + 1) (game.payment_levels + 1)`: at most {MOST_CELLS:,}.
-- Owners that train: at most one per {MINIMUM} training records.
-- Names of owners: printable, at most {LONGEST_NAME} characters.
-- Points of a trace: at most {MOST_POINTS:,}; a longer run has more iterations per point.
-- Money: at most {MOST // MICRO:,} units, in steps of {1 / MICRO:g}.
-- Scenario, owner and surface files: nested at most {DEEPEST} deep."""
-
 
 def scenario_page() -> str:
-    """All keys, section by section; then distributions, changes, surfaces and limits."""
+    """All keys, section by section; then distributions, changes and surfaces."""
     presets = {name: Scenario.from_preset(name) for name in ("market", "paper")}
     kinds = Scenario.model_fields
     top = [name for name, field in kinds.items() if not _is_section(field.annotation)]
@@ -61,7 +44,7 @@ def scenario_page() -> str:
             parts += [f"## {name}", _keys(f"{name}.", field.annotation, held)]
     parts += ["## Distributions", SPREAD, _distributions()]
     parts += ["## Changes", CHANGES, _keys("changes.", ChangeSection)]
-    return page("Scenario keys", *parts, *surfaces(), "## Limits", LIMITS)
+    return page("Scenario keys", *parts, *surfaces())
 
 
 def _is_section(kind: Any) -> bool:
@@ -75,7 +58,7 @@ def _keys(
     names: list[str] | None = None,
 ) -> str:
     """A line for each key; without ``held``, of a table that there may be many of."""
-    allowed, symbols = allowed_values(kind), {field: symbol for symbol, field in SYMBOLS.items()}
+    symbols = {field: symbol for symbol, field in SYMBOLS.items()}
     rows = []
     for name in names or kind.model_fields:
         field = kind.model_fields[name]
@@ -87,26 +70,9 @@ def _keys(
             default = market if same else f"{market}, in `paper` {paper}"
         symbol = symbols.get(name, "")
         meaning = re.sub(r"(\[\[\w+\]\])", r"`\1`", field.description or "")
-        said = all(
-            one in meaning or one in ("true", "false") for one in allowed[name].split(" or ")
-        )
-        bounds = "" if said else _short(allowed[name])
-        about = "; ".join(part for part in (bounds, code(symbol)) if part)
-        shown = f"{code(prefix + name)} = {default}" + (f" ({about})" if about else "")
+        shown = f"{code(prefix + name)} = {default}" + (f" ({code(symbol)})" if symbol else "")
         rows.append((shown, meaning.removeprefix(f"{symbol}: ")))
     return items(rows)
-
-
-def _short(words: str) -> str:
-    """What a key may be; nothing for what the meaning says: texts, tables and lists."""
-    kept = []
-    for one in words.split(" or "):
-        if one in ("a text", "a table", "a list", "a number"):
-            continue
-        one = re.sub(r"^a (whole )?number (from )?", "", one)
-        one = re.sub(r"^of at least (.+)", r"\1 or more", one)
-        kept.append(one if re.search(r"\d", one) else code(one))
-    return " or ".join(kept)
 
 
 def _distributions() -> str:

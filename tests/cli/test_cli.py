@@ -340,7 +340,7 @@ def test_compare_covers_every_mechanism(tmp_path: Path) -> None:
     assert names >= {"dypp", "q_learning", "greedy", "pain_fl", "uniform", "no_dp", "first_best"}
     assert len(rows_of(tmp_path / "r" / "comparison.csv")) == len(names)
     learners = {point["mechanism"] for point in rows_of(tmp_path / "r" / "curves.csv")}
-    assert learners == {"equilibrium", "dypp", "phc", "q_learning", "greedy", "bisection"}
+    assert learners == {"equilibrium", "dypp", "phc", "q_learning", "greedy"}
 
 
 def test_a_comparison_without_learners_has_no_curves(tmp_path: Path) -> None:

@@ -237,6 +237,12 @@ def test_killed_and_stopped_and_resumed(
     assert done.returncode == 0, done.stderr
     assert "Ledger head: " in done.stdout
     assert "contracts kept, broken" in done.stdout
+    figures = json.loads((folder / "summary.json").read_text())
+    bought, without = (figures[f"predicted_{one}accuracy"] for one in ("", "no_trade_"))
+    assert bought > without
+    said = " ".join(done.stdout.split())
+    assert f"accuracy, predicted │ {bought:.2f} % (no trade: {without:.2f} %)" in said
+    assert f"over no trade, predicted │ {figures['predicted_value']:,.2f}" in said
     assert state(folder) == state(whole[0])
     with open_ledger(folder, create=False) as ledger:
         assert verify(ledger).jobs_settled == 1

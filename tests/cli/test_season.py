@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -98,9 +99,14 @@ def test_a_season_runs_and_goes_on_where_it_was_stopped(
     assert [row["job"] for row in json.loads((out / "season.json").read_text())] == ["spring"]
     capsys.readouterr()
     with pytest.raises(SystemExit) as end:
-        main(["run", "--resume", str(out), "--workers", "1", "--json"])
+        main(["run", "--resume", str(out), "--workers", "1"])
     assert end.value.code == 0
-    rows = json.loads(capsys.readouterr().out)["jobs"]
+    (told,) = re.findall(r"noisemarket (ledger ls \S+)", capsys.readouterr().out)
+    with pytest.raises(SystemExit) as end:
+        main(told.split())
+    assert end.value.code == 0
+    assert capsys.readouterr().out.count(": settled, 3 contracts") == 3
+    rows = json.loads((out / "season.json").read_text())
     assert len(calls) == 4, "the first job is not run again"
     assert [row["job"] for row in rows] == ["spring", "summer", "autumn"]
     assert [row["sellers"] for row in rows] == [3, 0, 0]
@@ -113,6 +119,26 @@ def test_a_season_runs_and_goes_on_where_it_was_stopped(
     with open_ledger(out / "consortium", create=False) as ledger:
         verify(ledger)
         assert [one.settled for one in jobs(ledger)] == [True] * 3
+
+
+@pytest.mark.training
+def test_a_season_says_once_whose_records_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, images in (("before", 120), ("after", 60)):
+        (tmp_path / name).mkdir()
+        write_images(tmp_path / name, train=images)
+    later = f"[[jobs]]\ntraining.data = {json.dumps(str(tmp_path / 'after'))}\n"
+    file = written(tmp_path, f'mechanism = "equilibrium"\n[[jobs]]\n{later}{later}')
+    small = settings(tmp_path / "before", owners=3, rounds=1, model="features")
+    pairs = [f"{name}={json.dumps(small[name])}" for name in small if name != "mechanism"]
+    sets = [word for pair in pairs for word in ("--set", pair)]
+    monkeypatch.setattr(market_report, "draw_market", lambda *_: [])
+    with pytest.raises(SystemExit) as end:
+        main(["run", str(file), *sets, "--workers", "1", "--out", str(tmp_path / "season")])
+    assert end.value.code == 0
+    (said,) = re.findall(r"Job (\S+): 3 of 3 owners have other", capsys.readouterr().out)
+    assert said == "2"
 
 
 @pytest.mark.compiled

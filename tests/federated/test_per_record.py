@@ -94,6 +94,20 @@ def test_residuals_whose_squares_underflow_do_not_escape_the_clip() -> None:
     assert 0.0 < np.linalg.norm(made) <= 0.5
 
 
+@pytest.mark.parametrize("rate", [8.0, 1e30, 1e39, 1e300])
+def test_no_rate_lets_one_record_spoil_the_steps_of_others(rate: float) -> None:
+    """The curator names the rate: a factor that overflows must not make the whole sum a NaN."""
+    model, (rows, labels) = LinearModel(CLASSES, WIDTH), held(40)
+    for odd in (np.zeros(WIDTH), np.full(WIDTH, 1e-44), np.full(WIDTH, 1e-20)):
+        changed = rows.copy()
+        changed[7] = odd
+        made, other = (
+            model.clipped_steps(start(), model.records(one, labels), 40, rate, 0.5)
+            for one in (rows, changed)
+        )
+        assert 0.0 < np.linalg.norm(made - other) <= 1.001
+
+
 def test_the_sensitivity_is_of_the_owners_own_number_of_shards() -> None:
     for size, records, shards in ((1, 600, 600), (2, 600, 300), (2, 601, 301), (3, 1, 1)):
         protection = PerRecord(size, clip=0.5)

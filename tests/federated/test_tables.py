@@ -307,10 +307,10 @@ def test_row_of_another_length_has_its_line(tmp_path: Path) -> None:
 def test_test_records_that_owners_have_are_remarked(tmp_path: Path) -> None:
     assert load_data(str(written(tmp_path / "data"))).remarks == ()
     (said,) = load_data(
-        str(written(tmp_path / "data", test=TEST + "9,80,internal,recovered\n"))
+        str(written(tmp_path / "data", test=TEST + '\n7,1,"a\nb",died\n9,80,internal,recovered\n'))
     ).remarks
     assert said.startswith(
-        "1 of 3 records in test.csv equal records of owners, the first in record 3"
+        "1 of 4 records in test.csv equal records of owners, the first in line 7"
     )
 
 

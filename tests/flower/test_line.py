@@ -102,3 +102,12 @@ def test_only_a_simulation_believes_that_a_worker_died(simulated: bool, grid: Pr
     with pytest.raises(WorkersDied) if simulated else nullcontext():
         line._note_error("train", FIRST, "ActorDiedError: gone")
     assert (NAMES[0] in line.declined) is not simulated
+
+
+def test_what_an_owner_refuses_with_is_no_command_to_a_terminal(grid: ProcessGrid) -> None:
+    line = line_to_all(grid)
+    line._note_error("query.key", FIRST, "\x1b[2J\x1b]0;paid\x07 all\nis well\u202e " + "x" * 10**6)
+    said = line.declined[NAMES[0]]
+    assert said.isprintable()
+    assert said.startswith(r"\x1b[2J\x1b]0;paid\x07 all is well\u202e xx")
+    assert len(said) < 300

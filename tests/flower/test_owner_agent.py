@@ -194,6 +194,22 @@ def test_jobs_without_a_contract_are_answered_a_few_times_a_month(
     agent.invited(made[4])
 
 
+def test_a_job_that_is_settled_before_it_trains_counts_as_one_without_a_contract(
+    offered: Offered,
+) -> None:
+    """Else a curator would sign, settle for nothing, and ask again in the next job."""
+    owner = OwnerFolder("0", Path(str(offered.node.config["owner-folder"])))
+    signature = offered.signature()
+    assert owner.left_unsigned() == 1  # the curator has not signed
+    both = SignedContract(
+        offered.contract, signature, offered.curator.sign(CURATOR, offered.contract)
+    )
+    offered.say(ContractSigned(both, offered.receipt()))
+    assert owner.left_unsigned() == 0
+    assert not offered.say(JobSettled(offered.receipt("settled", 0))).has_error()
+    assert owner.left_unsigned() == 1
+
+
 def standing_levels(job: Path) -> Levels:
     return GameRecord.read(job / "play.npz").invitation.levels
 

@@ -19,7 +19,7 @@ KEY = "0" * 64
 
 def words(folder: Path, records: Path, *more: str) -> list[str]:
     given = ["--name", "north", "--privacy-cost", "1.5", "--rho-cap", "20", "--curator-key", KEY]
-    return ["flower", "owner", str(folder), "--records", str(records), *given, *more]
+    return ["owner", "init", str(folder), "--records", str(records), *given, *more]
 
 
 def test_an_owner_is_set_up_by_one_command(tmp_path: Path) -> None:

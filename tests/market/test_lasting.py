@@ -217,6 +217,19 @@ def test_a_wallet_that_lacks_a_signed_job_is_refused(images: Path, tmp_path: Pat
     third = played(made, tmp_path / "three", root)
     assert [row.state for row in third.owners] == ["paid", "left out", "paid"]
     assert third.owners[1].reason.endswith("the owner's wallet was put back to an earlier state")
+    *_, said = write_accounts(RunFolder(tmp_path / "three"), root)
+    assert "whose contract is here: it was put back" in said
+    kept = json.loads((tmp_path / "three" / "accounts.json").read_text())["owners"]
+    assert [*kept] == ["0", "2"]
+
+
+def test_the_wallet_of_another_owner_is_named(images: Path, tmp_path: Path) -> None:
+    root = tmp_path / "consortium"
+    played(scenario(images, **ONCE), tmp_path / "one", root)
+    (own,), (foreign,) = (owner_folder(root, name).glob("wallet-*.jsonl") for name in "12")
+    own.write_bytes(foreign.read_bytes())
+    with pytest.raises(BadInput, match="is of another owner or of other records"):
+        owner_account(own.parent)
 
 
 def keep_contract(folder: OwnerFolder, offered: datetime) -> None:
@@ -277,7 +290,7 @@ def test_other_records_are_said_aloud(images: Path, tmp_path: Path) -> None:
     for number in (1, 2):  # another seed deals other records
         played(scenario(images, **ONCE, seed=number), tmp_path / str(number), root)
     said = write_accounts(RunFolder(tmp_path / "2"), root)
-    assert said[1].startswith("3 owners have other records than in earlier jobs")
+    assert said[1].startswith("3 of 3 owners have other records than in earlier jobs")
     shown = accounts_shown({"owners": [owner_account(owner_folder(root, "0"))]})
     assert any("Other records, so another account" in str(one) for one in shown)
 

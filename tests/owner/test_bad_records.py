@@ -31,6 +31,19 @@ def test_bad_records_are_declined(features: np.ndarray, said: str, tmp_path: Pat
         OwnRound(folder, terms, PLAN, maker_of)
 
 
+@pytest.mark.parametrize("model", [PLAN["model"], {"channels": [2, 2], "side": 16, "classes": 3}])
+@pytest.mark.parametrize("label", [3, -1])
+def test_a_class_that_the_model_does_not_have_is_declined(
+    model: dict[str, object], label: int, tmp_path: Path
+) -> None:
+    """Else it would fail in every round, after the charge, and tell so each time."""
+    folder, shape = OwnerFolder("anna", tmp_path), (2, 4) if "kind" in model else (2, 1, 16, 16)
+    folder.keep_records(np.zeros(shape, "f4"), np.array([0, label]))
+    terms = contract("anna", protection="per_record", settings={"records_per_shard": 1})
+    with pytest.raises(Declined, match="classes that the model does not have"):
+        OwnRound(folder, terms, {**PLAN, "model": model}, maker_of)
+
+
 def test_an_owner_of_one_record_can_train(tmp_path: Path) -> None:
     folder = OwnerFolder("anna", tmp_path)
     folder.keep_records(np.array([[0.6, 0.8, 0.0, 0.0]], "f4"), np.zeros(1, np.int64))

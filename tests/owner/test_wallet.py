@@ -249,6 +249,9 @@ def test_a_line_that_was_changed_or_lost_shows_in_the_history(tmp_path: Path) ->
     wallet.path.write_text(lines[0] + lines[2])
     with pytest.raises(BadInput, match="lost or changed line 2"):
         list(wallet.history())
+    wallet.path.write_text(lines[0] + lines[1].replace("0.", "1.", 1) + lines[2])
+    with pytest.raises(BadInput, match="is damaged in line 2"):
+        list(wallet.history())
 
 
 def test_other_records_have_an_account_of_their_own(tmp_path: Path) -> None:

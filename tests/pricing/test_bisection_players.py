@@ -1,4 +1,4 @@
-"""Bisection by messages: the moves of the play in one process, few messages, players restored."""
+"""Bisection by messages: the deals of the play in one process, few messages, players restored."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from noisemarket.errors import BadInput
-from noisemarket.game.environment import Environment
 from noisemarket.market.negotiation import run_options
-from noisemarket.pricing.bisection import MOST_MESSAGES, bargain_batch
+from noisemarket.pricing.bisection import Bisection
 from noisemarket.pricing.messages import (
+    MOST_MESSAGES,
     CuratorPlayer,
     GameRules,
     OwnerPlayer,
@@ -23,7 +23,7 @@ from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.compiled
 
-market = partial(Scenario.from_preset, "market", owners=40, trace_every=1)
+market = partial(Scenario.from_preset, "market", owners=40)
 
 
 def pair(scenario: Scenario, index: int) -> tuple[OwnerPlayer, CuratorPlayer, GameRules]:
@@ -42,26 +42,19 @@ def negotiated(scenario: Scenario, index: int) -> tuple[OwnerPlayer, CuratorPlay
     return owner, curator
 
 
-def in_one_process(environment: Environment, index: int, iterations: int) -> np.ndarray:
-    """Proposals and quotes of the same pair, as the compiled loop plays them."""
-    one, config = slice(index, index + 1), run_options(market(iterations=iterations)).play
-    sides = [environment.owner_side(-1, one)], [environment.curator_side(-1, one)]
-    return bargain_batch(config, *sides, [0]).counts[:, :2]
-
-
 @pytest.mark.parametrize("surface", ["printed", "sharded-mnist", "features-mnist"])
-def test_the_moves_of_the_play_in_one_process_in_few_messages(surface: str) -> None:
+def test_the_deals_of_the_play_in_one_process_in_few_messages(surface: str) -> None:
     scenario = market(surface=surface)
-    environment = scenario.environment()
+    together = Bisection().run(scenario.environment(), run_options(scenario))
+    messages = 0
     for index in range(40):
         owner, curator = negotiated(scenario, index)
         assert curator.settled
         assert curator.played <= 20 < MOST_MESSAGES
-        assert owner.deal() == curator.deal()
-        moves = np.column_stack([curator.deals.proposals, curator.deals.quotes])
-        np.testing.assert_array_equal(moves, in_one_process(environment, index, curator.played))
-        late = in_one_process(environment, index, 400)
-        assert curator.deal() == tuple(late[-1]) or curator.deal() == tuple(late[-2])
+        deal = together.contracts.saving[index], together.contracts.payment[index]
+        assert owner.deal() == curator.deal() == deal
+        messages += curator.played
+    assert together.messages == messages / 40
 
 
 def test_a_thousand_levels_still_take_few_messages() -> None:

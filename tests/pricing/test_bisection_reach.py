@@ -1,4 +1,4 @@
-"""What bisection reaches of the exact equilibrium, how soon, and after changes.
+"""What bisection reaches of the exact equilibrium, and how soon.
 
 ``benchmarks/bisection.py`` measures the same over 20 seeds.
 """
@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,19 +13,11 @@ from benchmarks.lying import gained_by_lying, surplus
 
 from noisemarket.market.negotiation import Negotiation, negotiate
 from noisemarket.pricing.bisection import Bisection, curator_beliefs, hear_answer, quote
-from noisemarket.scenario import Scenario, load_scenario
+from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.compiled
 
 SURFACES = ["printed", "paper-mnist", "sharded-mnist", "features-mnist"]
-CHANGES: dict[str, dict[str, Any]] = {
-    "costs halve": {"scale": {"privacy_cost": 0.5}},
-    "costs double": {"scale": {"privacy_cost": 2.0}},
-    "costs of half of the owners halve": {"share": 0.5, "scale": {"privacy_cost": 0.5}},
-    "costs of half of the owners double": {"share": 0.5, "scale": {"privacy_cost": 2.0}},
-    "quality is worth half": {"who": "curator", "scale": {"quality_value": 0.5}},
-    "quality is worth twice": {"who": "curator", "scale": {"quality_value": 2.0}},
-}
 BETAS = {"distribution": "log_uniform", "low": 0.05, "high": 20.0}
 market = partial(Scenario.from_preset, "market", owners=50)
 
@@ -39,33 +30,16 @@ def share(result: Negotiation) -> float:
 
 @pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_at_least_99_per_cent_within_100_interactions(surface: str, seed: int) -> None:
-    scenario = market(surface=surface, seed=seed, iterations=100)
+def test_at_least_99_per_cent_within_20_interactions(surface: str, seed: int) -> None:
+    scenario = market(surface=surface, seed=seed, iterations=20)
     assert share(negotiate(scenario, mechanism="bisection")) >= 0.99
 
 
-@pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("surface", SURFACES)
-def test_at_least_95_per_cent_within_150_interactions_of_a_change(
-    surface: str, change: str
-) -> None:
-    scenario = market(
-        surface=surface, beta=BETAS, iterations=1_150, changes=[{"at": 1_000, **CHANGES[change]}]
-    )
-    assert share(negotiate(scenario, mechanism="bisection")) >= 0.95
-
-
-def test_recovers_from_both_changes_of_the_example() -> None:
-    example = load_scenario("examples/changing.toml")
-    first, second = example.changes
-    learning = example.learning.model_copy(update={"iterations": first.at + 150})
-    once = example.model_copy(update={"changes": (first,), "learning": learning})
-    assert share(negotiate(once, mechanism="bisection")) >= 0.95
-    learning = example.learning.model_copy(update={"iterations": second.at + 150})
-    twice = example.model_copy(update={"learning": learning})
-    result = negotiate(twice, mechanism="bisection")
-    assert share(result) >= 0.95
-    assert [recovery.iterations for recovery in result.recoveries] == [0, 0]
+def test_a_contract_follows_todays_preferences(surface: str) -> None:
+    change = {"at": 1_000, "scale": {"privacy_cost": 0.5}}
+    scenario = market(surface=surface, beta=BETAS, changes=[change])
+    assert share(negotiate(scenario, mechanism="bisection")) >= 0.99
 
 
 def test_finer_levels_approach_the_continuous_game() -> None:
@@ -106,37 +80,14 @@ def test_an_interrupted_run_keeps_what_is_finished() -> None:
         asked.append(1)
         return len(asked) > 2
 
-    result = negotiate(market(owners=2_000), mechanism=Bisection(), threads=1, stop=stop)
+    result = negotiate(market(owners=20_000), mechanism=Bisection(), threads=1, stop=stop)
     done = result.agreement.done
-    assert 0 < done.sum() < 2_000
+    assert 0 < done.sum() < 20_000
     assert not result.agreement.contracts.signed[~done].any()
 
 
-def test_the_trace_says_how_the_play_went() -> None:
-    scenario = market(surface="sharded-mnist", iterations=330, trace_every=100)
-    trace = negotiate(scenario, mechanism="bisection").agreement.trace
-    assert trace is not None
-    assert trace.iteration.tolist() == [100, 200, 300, 330]
-    assert (trace.saving <= trace.proposal + 1e-12).all()
-    assert (trace.payment <= trace.quote + 1e-12).all()
-    assert trace.curator_reward[0] < trace.curator_reward[1]
-
-
-def test_threads_and_order_change_nothing() -> None:
-    scenario = market(surface="sharded-mnist", owners=300, iterations=400)
-    one, two = (
-        negotiate(scenario, mechanism="bisection", threads=threads).agreement for threads in (1, 2)
-    )
-    for name in ("saving", "payment", "signed"):
-        np.testing.assert_array_equal(getattr(one.contracts, name), getattr(two.contracts, name))
-    assert one.trace is not None
-    assert two.trace is not None
-    for name, values in vars(one.trace).items():
-        np.testing.assert_array_equal(values, getattr(two.trace, name))
-
-
 def test_an_owner_that_refuses_all_but_the_curators_limit_gains_the_most() -> None:
-    """No more than the limit is ever quoted, and whoever refuses less ends there."""
+    """No more than the limit is ever quoted, and an owner that refuses less ends there."""
     result = negotiate(market(surface="sharded-mnist", owners=12), mechanism="bisection")
     environment, contracts = result.environment, result.agreement.contracts
     gained, side, curator = (

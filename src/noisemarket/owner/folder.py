@@ -268,12 +268,18 @@ class OwnerFolder:
         return not self._job(job).exists()
 
     def left_unsigned(self) -> int:
-        """In how many jobs of the last month the owner has answered and nothing was signed."""
+        """In how many jobs of the last month the owner has answered for nothing: the curator signed
+        no contract, or settled it before anything was trained."""
         jobs, month = self.path / "jobs", time.time() - 30 * 86_400
-        return sum(
-            path.stat().st_mtime > month and not any((path / n).exists() for n in (OFFER, CONTRACT))
-            for path in (jobs.iterdir() if jobs.is_dir() else ())
-        )
+
+        def for_nothing(job: Path) -> bool:
+            if (job / STATEMENT).exists():
+                said = json.loads((job / STATEMENT).read_text(encoding="utf-8"))
+                return bool(said["releases"] == 0)
+            return not any((job / name).exists() for name in (CONTRACT, TERMS))
+
+        recent = [one for one in jobs.glob("*") if one.stat().st_mtime > month]
+        return sum(map(for_nothing, recent))
 
     @contextlib.contextmanager
     def locked(self, job: str) -> Iterator[Path]:

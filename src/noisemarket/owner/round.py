@@ -7,6 +7,7 @@ it (``released``).
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
@@ -133,9 +134,12 @@ class OwnRound:
         self._folder, self._contract, self._plan = folder, contract, plan
         model = models(plan["model"])(plan["seed"])
         self._trainer = OwnerTrainer(model, protection_of(contract), plan["seed"])
-        self._records = model.records(*folder.records(_described(contract, plan)))
+        inputs, labels = folder.records(_described(contract, plan))
+        self._records = model.records(inputs, labels)
         if not len(self._records):
             raise Declined("the owner has no records to train on")
+        if not 0 <= labels.min() <= labels.max() < plan["model"].get("classes", math.inf):
+            raise Declined("the owner's records have classes that the model does not have")
         if isinstance(self._records, LinearRecords) and not self._records.lengths.max() < 1.0001:
             raise Declined("the owner's features are longer than 1: scale each record to length 1")
 

@@ -210,7 +210,7 @@ class Wallet:
                 if not found:  # unfinished
                     break
                 line = found[0]
-                self._account([line], None)
+                self._account([line], None, f"line {number}")
                 if (line["number"], line["previous"]) != (number, previous):
                     raise self._wrong(f"has lost or changed line {number}: restore it.")
                 previous = line["digest"]
@@ -270,7 +270,12 @@ class Wallet:
         except (OSError, ValueError):
             raise BadInput("wallet", str(self._head), "cannot be read: restore it.") from None
 
-    def _account(self, lines: list[dict[str, Any]], note: tuple[int, str] | None) -> Balance:
+    def _account(
+        self,
+        lines: list[dict[str, Any]],
+        note: tuple[int, str] | None,
+        place: str = "its last line",
+    ) -> Balance:
         """What the last of these lines says, if it is this owner's and not older than the note."""
         account = Balance()
         if lines:
@@ -285,7 +290,7 @@ class Wallet:
                     raise ValueError
                 account = Balance.of(line)
             except (BadInput, ValueError, TypeError, LookupError, AttributeError):
-                raise self._wrong("is damaged in its last line: restore it.") from None
+                raise self._wrong(f"is damaged in {place}: restore it.") from None
         if note is not None:
             number, digest = note
             if account.number < number or (account.number == number and account.head != digest):

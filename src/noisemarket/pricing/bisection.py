@@ -8,28 +8,24 @@ answer counts for many proposals and quotes. The first quote for a proposal is t
 worth to the curator. Once the owner has signed one, the curator bisects between the highest refused
 and the lowest signed, until these are neighbours: the lower end is refused, the upper one stands.
 
-The owner knows that a curator who bisects ends at the least for which it signs. So it values each
+The owner knows that a curator that bisects ends at the least for which it signs. So it values each
 proposal at that payment, and makes the best proposal of those for which the curator may pay as
 much. It believes that the curator pays any amount, until it hears otherwise: a quote that it
 refuses and that is then repeated is the curator's limit. Curators pay no more for less: the limit
 counts for all smaller proposals, too. A proposal whose limit is below what the owner wants is
 dropped.
 
-Preferences change. An owner that refuses what it has signed, or signs what it has refused, has
-changed: the curator forgets what contradicts it. An owner that would take less by now never says
-so: after ``PATIENCE`` signatures the curator tries one level less than what stands. That a curator
-would pay more by now the owner hears only if it asks: every ``ASKS_AFTER`` interactions it makes
-the best proposal of those that it has dropped. A quote above the limit then says that the curator
-has changed, and all limits are forgotten.
+An owner that errs may refuse what it has signed, or sign what it has refused: the later answer
+counts, and each side forgets what contradicts it.
 
-Both sides are plain functions; for whole populations they are compiled as they stand here. The
-contract of a pair is what it signed last. Proposals, quotes and signatures are the mechanism's own:
-``game.protocol`` decides only what payoffs are counted from.
+A pair is done when a deal stands, after some 20 interactions; when preferences change, it bisects
+anew. The contract is what was signed last. Both sides are plain functions; for whole populations
+they are compiled as they stand here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import NamedTuple, cast
 
@@ -41,7 +37,7 @@ from noisemarket.game.equilibrium import TOLERANCE
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray
 from noisemarket.game.protocol import Contracts
 from noisemarket.game.sides import CuratorSide, OwnerSide
-from noisemarket.pricing.mechanism import Agreement, Mechanism, PlayConfig, RunOptions
+from noisemarket.pricing.mechanism import Agreement, Mechanism, Progress, RunOptions
 from noisemarket.pricing.messages import (
     MOST_MESSAGES,
     CuratorPlayer,
@@ -50,19 +46,6 @@ from noisemarket.pricing.messages import (
     bisection_rules,
     play_by_quotes,
 )
-from noisemarket.pricing.totals import (
-    DEALS,
-    PAYMENTS,
-    PROPOSALS,
-    QUOTES,
-    SAVINGS,
-    PlayTotals,
-    batches,
-    work_through,
-)
-
-PATIENCE = 25
-"""Interactions after which a side tries whether the other has changed."""
 
 UNKNOWN = 1 << 30
 """Above every payment level."""
@@ -72,27 +55,16 @@ class CuratorBeliefs(NamedTuple):
     """What the curator believes of one owner, per proposal (a saving level).
 
     ``refused`` is the highest payment level that the owner refuses, -1 for none; ``signed`` the
-    lowest that it signs, ``UNKNOWN`` for none. ``steady[0]`` counts signatures since it last tried
-    to pay less than what was signed.
+    lowest that it signs, ``UNKNOWN`` for none.
     """
 
     refused: IntArray
     signed: IntArray
-    steady: IntArray
 
 
 def curator_beliefs(proposals: int) -> CuratorBeliefs:
     """Before the first interaction."""
-    beliefs = CuratorBeliefs(*(np.empty(size, np.int64) for size in (proposals, proposals, 1)))
-    begin_curator(beliefs)
-    return beliefs
-
-
-def begin_curator(beliefs: CuratorBeliefs) -> None:
-    """Believe nothing."""
-    beliefs.refused[:] = -1
-    beliefs.signed[:] = UNKNOWN
-    beliefs.steady[0] = 0
+    return CuratorBeliefs(np.full(proposals, -1), np.full(proposals, UNKNOWN))
 
 
 def quote(beliefs: CuratorBeliefs, limits: IntArray, proposal: int) -> int:
@@ -106,32 +78,22 @@ def quote(beliefs: CuratorBeliefs, limits: IntArray, proposal: int) -> int:
     most = int(limits[proposal])
     if high > most:  # nothing that pays is known to be signed
         return max(most, 0)
-    if high - low > 1:
-        return (low + high) // 2
-    if beliefs.steady[0] >= PATIENCE and high > 0:
-        return high - 1
-    return high
+    return (low + high) // 2 if high - low > 1 else high
 
 
 def hear_answer(beliefs: CuratorBeliefs, proposal: int, quoted: int, signs: bool) -> None:
     """Take in whether the owner signs what was quoted for its proposal."""
-    refused, signed, steady = beliefs.refused, beliefs.signed, beliefs.steady
+    refused, signed = beliefs.refused, beliefs.signed
     if proposal == 0:
         return
-    if quoted < signed[proposal] < UNKNOWN:  # it bisects, or tries less than what stands
-        steady[0] = 0
-    elif signs:
-        steady[0] += 1
-    if signs and signed[proposal] != quoted:
+    if signs:
         if refused[proposal] >= quoted:
-            for any_proposal in range(len(refused)):
-                refused[any_proposal] = -1
+            refused[:] = -1
         for smaller in range(1, proposal + 1):
             signed[smaller] = min(signed[smaller], quoted)
-    elif not signs:
+    else:
         if signed[proposal] <= quoted:
-            for any_proposal in range(len(signed)):
-                signed[any_proposal] = UNKNOWN
+            signed[:] = UNKNOWN
         for larger in range(proposal, len(refused)):
             refused[larger] = max(refused[larger], quoted)
 
@@ -143,21 +105,14 @@ def stands(beliefs: CuratorBeliefs, proposal: int, quoted: int) -> bool:
     return bool(beliefs.signed[proposal] == quoted and beliefs.refused[proposal] >= quoted - 1)
 
 
-ASKS_AFTER = PATIENCE + 6
-"""Interactions until the owner asks for more. The curator's patience is another: if both tried
-something in the same interaction every time, neither would ever learn from it."""
-
-STEADY, BEST, PROPOSAL, QUOTE = range(4)
-"""What ``OwnerBeliefs.notes`` holds: interactions since the owner last asked for more; its best
-proposal, -1 if it must be found anew; the last proposal, -1 if it was signed, and its quote."""
-
-
 class OwnerBeliefs(NamedTuple):
-    """What the owner believes of the curator: the most that it pays, per proposal (a saving
-    level)."""
+    """What the owner believes of the curator: the most that it pays, per proposal (a saving level).
+
+    ``last`` is the last proposal, -1 if it was signed, and its quote.
+    """
 
     limits: IntArray
-    notes: IntArray
+    last: IntArray
 
 
 class Wants(NamedTuple):
@@ -176,41 +131,18 @@ def wants_of(side: OwnerSide) -> Wants:
 
 
 def owner_beliefs(proposals: int) -> OwnerBeliefs:
-    """Before the first interaction."""
-    beliefs = OwnerBeliefs(np.empty(proposals, np.int64), np.empty(4, np.int64))
-    begin_owner(beliefs)
-    return beliefs
-
-
-def begin_owner(beliefs: OwnerBeliefs) -> None:
-    """Believe that the curator pays anything."""
-    beliefs.limits[:] = UNKNOWN
-    beliefs.notes[:] = -1
-    beliefs.notes[STEADY] = 0
+    """Before the first interaction: the curator pays anything."""
+    return OwnerBeliefs(np.full(proposals, UNKNOWN), np.full(2, -1))
 
 
 def make_proposal(beliefs: OwnerBeliefs, wants: Wants) -> int:
-    """The saving level to propose now; 0 if none pays."""
-    notes = beliefs.notes
-    if notes[BEST] < 0:
-        notes[BEST] = best_proposal(beliefs.limits, wants, False)
-    if notes[STEADY] >= ASKS_AFTER:
-        better = best_proposal(beliefs.limits, wants, True)
-        if better > 0 and wants.gains[better] > wants.gains[notes[BEST]]:
-            return better
-    return int(notes[BEST])
-
-
-def best_proposal(limits: IntArray, wants: Wants, dropped: bool) -> int:
-    """The proposal with the highest gain, of those that are dropped or not; 0 if none gains."""
-    largest = 0.0
-    for proposal in range(1, len(limits)):
-        if wants.gains[proposal] > largest:
-            largest = wants.gains[proposal]
+    """The saving level to propose: the one with the highest gain of those for which the curator may
+    pay enough; 0 if none gains."""
+    largest = wants.gains.max()  # no saving gains 0
     best, highest = 0, TOLERANCE * largest  # closer gains are equal: the smaller saving
-    for proposal in range(1, len(limits)):
+    for proposal in range(1, len(beliefs.limits)):
         gain = wants.gains[proposal]
-        if (wants.reserves[proposal] > limits[proposal]) == dropped and gain > highest:
+        if wants.reserves[proposal] <= beliefs.limits[proposal] and gain > highest:
             best, highest = proposal, gain + TOLERANCE * largest
     return best
 
@@ -219,22 +151,16 @@ def hear_quote(
     beliefs: OwnerBeliefs, wants: Wants, proposal: int, quoted: int, signed: bool
 ) -> None:
     """Take in what the curator quoted for a proposal, and whether both signed."""
-    limits, notes = beliefs.limits, beliefs.notes
-    notes[STEADY] = 0 if notes[STEADY] >= ASKS_AFTER else notes[STEADY] + 1
+    limits, last = beliefs.limits, beliefs.last
     if quoted > limits[proposal]:
-        for any_proposal in range(len(limits)):
-            limits[any_proposal] = UNKNOWN
-        notes[BEST] = -1
-    again = notes[PROPOSAL] == proposal and notes[QUOTE] == quoted
-    notes[PROPOSAL], notes[QUOTE] = proposal, quoted
-    if signed:
-        notes[PROPOSAL] = -1
-    elif again:
-        # Where the owner would have signed, it was the curator who did not.
+        limits[:] = UNKNOWN
+    again = last[0] == proposal and last[1] == quoted
+    last[0], last[1] = -1 if signed else proposal, quoted
+    if again and not signed:
+        # Where the owner would have signed, it was the curator that did not.
         most = quoted if quoted < wants.reserves[proposal] else quoted - 1
         for smaller in range(1, proposal + 1):
             limits[smaller] = min(limits[smaller], most)
-        notes[BEST] = -1
 
 
 class BisectionOwner(OwnerPlayer):
@@ -266,7 +192,6 @@ class BisectionOwner(OwnerPlayer):
     def _remember(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         for name, value in self._beliefs._asdict().items():
             value[:] = state[name]
-        self._beliefs.notes[BEST] = -1  # the owner may want something else by now
 
 
 class BisectionCurator(CuratorPlayer):
@@ -292,109 +217,31 @@ class BisectionCurator(CuratorPlayer):
         self.settled = signed and stands(self._beliefs, proposal, quote)
 
 
-class BargainArrays(NamedTuple):
-    """What both sides of some pairs want, ``(phases, pairs, savings)``, and how long they play.
-
-    ``reserves`` and ``gains`` are the owners' (``Wants``); ``limits`` and ``worth`` are the highest
-    payment level that the curator signs for each saving, and what the saving is worth to it.
-    ``income`` is what payments are worth to an owner, ``prices[phase]`` what they cost the curator.
-    ``starts`` are the first interactions of the phases and, last, the number of interactions.
-    """
-
-    starts: IntArray
-    reserves: IntArray
-    gains: FloatArray
-    limits: IntArray
-    worth: FloatArray
-    income: FloatArray
-    prices: FloatArray
-
-
-class Bargains(NamedTuple):
-    """What was played: ``counts`` and ``payoffs`` as in ``Batch``; ``deals`` is what each pair
-    signed last since the last change, 0 and 0 for no trade; ``settled`` after how many interactions
-    a deal stood for the first time, 0 for never."""
-
-    counts: IntArray
-    payoffs: FloatArray
-    deals: IntArray
-    settled: IntArray
-
-
-def _repeats(curator: CuratorBeliefs, owner: OwnerBeliefs, proposal: int, most: int) -> int:
-    """How often a deal that stands is signed again before a side tries something; counts them."""
-    times = min(most, ASKS_AFTER - owner.notes[STEADY])
-    if proposal > 0:
-        times = max(0, min(times, PATIENCE - curator.steady[0]))  # a price of 0 is not tried below
-        curator.steady[0] += times
-    owner.notes[STEADY] += times
-    return int(times)
-
-
-def _note(
-    counts: IntArray, block: int, times: int, proposal: int, quoted: int, signed: bool
-) -> None:
-    """Enter the same interaction, some times, into a block of the trace."""
-    counts[block, PROPOSALS] += times * proposal
-    counts[block, QUOTES] += times * quoted
-    if signed and proposal + quoted > 0:
-        counts[block, SAVINGS] += times * proposal
-        counts[block, PAYMENTS] += times * quoted
-        counts[block, DEALS] += times
-
-
 def bargain_all(
-    games: BargainArrays,
-    base: FloatArray,
-    trace_every: int,
-    curator: CuratorBeliefs,
-    owner: OwnerBeliefs,
-    output: Bargains,
+    wants: Wants, limits: IntArray, most: int, deals: IntArray, messages: IntArray
 ) -> None:
-    """Play all pairs, one after the other; ``curator`` and ``owner`` are memory to play in.
+    """Play all pairs, one after the other, each until a deal stands, in ``most`` interactions.
 
-    ``base`` is what both sides of a pair have without a trade, ``(phases, pairs, 2)``.
+    A row each of ``wants``, and of ``limits``, the highest payment levels that the curator signs.
+    Enters what was signed last into ``deals``, 0 and 0 for no trade, and counts interactions in
+    ``messages``.
     """
-    deals, every = output.deals, trace_every
-    for pair in range(games.reserves.shape[1]):
-        begin_curator(curator)
-        begin_owner(owner)
-        block, next_block = 0, every
-        for phase in range(len(games.starts) - 1):
-            wants = Wants(games.reserves[phase, pair], games.gains[phase, pair])
-            limits, worth = games.limits[phase, pair], games.worth[phase, pair]
-            owner.notes[BEST] = -1
-            deals[pair, 0], deals[pair, 1] = 0, 0  # nobody is held to what it wanted before
-            t, end = games.starts[phase], games.starts[phase + 1]
-            while t < end:
-                proposal = make_proposal(owner, wants)
-                quoted = quote(curator, limits, proposal)
-                willing, signs = quoted <= limits[proposal], quoted >= wants.reserves[proposal]
-                signed = willing and signs
-                if willing:
-                    hear_answer(curator, proposal, quoted, signs)
-                hear_quote(owner, wants, proposal, quoted, signed)
-                times = 1
-                if signed:
-                    deals[pair, 0], deals[pair, 1] = proposal, quoted
-                    stood = stands(curator, proposal, quoted)
-                    if stood and output.settled[pair] == 0:
-                        output.settled[pair] = t + 1
-                    if stood and proposal == owner.notes[BEST]:
-                        times += _repeats(curator, owner, proposal, end - t - 1)
-                gain, value = base[phase, pair, 0], base[phase, pair, 1]
-                if signed and proposal + quoted > 0:
-                    gain += games.income[quoted] - games.income[wants.reserves[proposal]]
-                    gain += wants.gains[proposal]
-                    value += worth[proposal] - games.prices[phase, quoted]
-                while times > 0:
-                    here = min(times, next_block - t)
-                    _note(output.counts, block, here, proposal, quoted, signed)
-                    output.payoffs[block, 0] += here * gain
-                    output.payoffs[block, 1] += here * value
-                    t, times = t + here, times - here
-                    if t == next_block:
-                        block, next_block = block + 1, next_block + every
+    savings = limits.shape[1]
+    for pair in range(len(limits)):
+        curator, owner = curator_beliefs(savings), owner_beliefs(savings)
+        own = Wants(wants.reserves[pair], wants.gains[pair])
+        for _ in range(most):
+            messages[pair] += 1
+            proposal = make_proposal(owner, own)
+            quoted = quote(curator, limits[pair], proposal)
+            willing, signs = quoted <= limits[pair, proposal], quoted >= own.reserves[proposal]
+            if willing:
+                hear_answer(curator, proposal, quoted, signs)
+            hear_quote(owner, own, proposal, quoted, willing and signs)
+            if willing and signs:
+                deals[pair, 0], deals[pair, 1] = proposal, quoted
+                if stands(curator, proposal, quoted):
+                    break
 
 
 @cache
@@ -404,52 +251,10 @@ def compiled_loop() -> Callable[..., None]:
 
     from noisemarket.pricing.learning import compiled
 
-    for function in (
-        *(begin_curator, quote, hear_answer, stands),
-        *(begin_owner, make_proposal, best_proposal, hear_quote, _repeats, _note),
-    ):
+    curator, owner = (curator_beliefs, quote, hear_answer, stands), (owner_beliefs, make_proposal)
+    for function in (*curator, *owner, hear_quote):
         register_jitable(function)
     return cast(Callable[..., None], compiled(bargain_all))
-
-
-def bargain_batch(
-    config: PlayConfig,
-    owners: Sequence[OwnerSide],
-    curators: Sequence[CuratorSide],
-    starts: Sequence[int],
-    *,
-    over_no_trade: bool = True,
-) -> Bargains:
-    """Play the pairs of these sides; those of index i hold from interaction ``starts[i]`` on.
-
-    Payoffs are counted over no trade, or else in full, as in the simultaneous game. With
-    ``config.compiled = False`` the same functions are played as plain Python.
-    """
-    live = [i for i, start in enumerate(starts) if start < config.iterations]
-    wants = [wants_of(owners[i]) for i in live]
-    arrays = BargainArrays(
-        starts=np.array([*(starts[i] for i in live), config.iterations], dtype=np.int64),
-        reserves=np.stack([one.reserves for one in wants]),
-        gains=np.stack([one.gains for one in wants]),
-        limits=np.stack([curators[i].limits() for i in live]),
-        worth=np.stack([curators[i].worth() for i in live]),
-        income=owners[0].income(),
-        prices=np.stack([curators[i].price() for i in live]),
-    )
-    _, pairs, savings = arrays.reserves.shape
-    base = np.zeros((len(live), pairs, 2))
-    if not over_no_trade:
-        base[:, :, 0] = [owners[i].base() for i in live]
-        base[:, :, 1] = [curators[i].base() for i in live]
-    output = Bargains(
-        counts=np.zeros((config.blocks, 5), np.int64),
-        payoffs=np.zeros((config.blocks, 2)),
-        deals=np.zeros((pairs, 2), np.int64),
-        settled=np.zeros(pairs, np.int64),
-    )
-    play = compiled_loop() if config.compiled else bargain_all
-    play(arrays, base, config.trace_every, curator_beliefs(savings), owner_beliefs(savings), output)
-    return output
 
 
 class Bisection(Mechanism):
@@ -459,34 +264,21 @@ class Bisection(Mechanism):
         if options.asker is not None:
             rules = bisection_rules(environment, options.play)
             return play_by_quotes(environment, rules, options.asker, options)
-        compiled_loop()  # here, before threads want it
-        config, asked = options.play, 0
-        slices = batches(len(environment), config.iterations, environment.levels.shape[0])
-        totals = PlayTotals(environment, options, slices)
-        work = work_through(
-            slices, lambda some: _play(environment, config, some), options.threads, options.stop
-        )
-        for number, played in work:
-            saving, payment = played.deals.T
-            agreed = Contracts(saving.copy(), payment.copy(), saving + payment > 0)
-            asked += int(_messages(played, config).sum())
-            totals.enter(number, agreed, played.counts, played.payoffs)
-        count = max(int(totals.done.sum()), 1)
-        return Agreement(totals.contracts, totals.done, totals.trace(), messages=asked / count)
+        owners, most = len(environment), min(options.play.iterations, MOST_MESSAGES)
+        deals, messages = np.zeros((owners, 2), np.int64), np.zeros(owners, np.int64)
+        done = np.zeros(owners, dtype=bool)
+        for some in environment.slices():
+            if options.stop():
+                break
+            wants = wants_of(environment.owner_side(some=some))
+            limits = environment.curator_side(some=some).limits()
+            compiled_loop()(wants, limits, most, deals[some], messages[some])
+            done[some] = True
+            options.watch(Progress(some, _contracts(deals[some]), int(done.sum()), owners))
+        asked = float(messages.sum()) / max(int(done.sum()), 1)
+        return Agreement(_contracts(deals), done, messages=asked)
 
 
-def _messages(played: Bargains, config: PlayConfig) -> IntArray:
-    """Messages after which each pair is done by messages: a deal stands, or there are no more."""
-    most = min(config.iterations, MOST_MESSAGES)
-    return np.minimum(np.where(played.settled > 0, played.settled, most), most)
-
-
-def _play(environment: Environment, config: PlayConfig, some: slice) -> Bargains:
-    phases = range(len(environment.phases))
-    return bargain_batch(
-        config,
-        [environment.owner_side(phase, some) for phase in phases],
-        [environment.curator_side(phase, some) for phase in phases],
-        [phase.start for phase in environment.phases],
-        over_no_trade=environment.protocol == "signed",
-    )
+def _contracts(deals: IntArray) -> Contracts:
+    saving, payment = deals.T
+    return Contracts(saving.copy(), payment.copy(), saving + payment > 0)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from noisemarket.game.environment import Environment
+from noisemarket.game.sides import SLACK
 from noisemarket.game.value import JointValue
 from noisemarket.pricing.clock import floor_level
 from noisemarket.pricing.mechanism import Demand
@@ -37,14 +38,16 @@ def why_nothing(environment: Environment, demand: Demand, *, joint: bool) -> str
     if joint and demand.target is not None:
         return f"Nothing is bought: no seller is needed for a quality of {demand.target:g} %."
     found = _for_one_model(environment, demand) if joint else _with_one_owner(environment)
-    if found is None and joint:
-        least = environment.levels.sigma_left(floor_level(environment.levels, demand.floor))
-        return (
-            f"Nothing is bought: no owner would lower its noise to {least:g} "
-            "for the highest payment."
-        )
     if found is None:
-        return "Nothing is bought: no owner would sell any noise for the highest payment."
+        levels = environment.levels
+        least = levels.sigma_left(floor_level(levels, demand.floor) if joint else 1)
+        bound = int((environment.population.floor > least * (1.0 + SLACK)).sum())
+        sale = f"lower its noise to {least:g}" if joint else "sell any noise"
+        return f"Nothing is bought: no owner would {sale} for the highest payment" + (
+            f"; {bound:,} of {len(environment):,} may not at any, by floor, privacy cap or budget."
+            if bound
+            else "."
+        )
     one = found.owners == 1
     who = "the cheapest owner asks" if one else f"the {found.owners:,} cheapest owners ask"
     each, its = ("", "its") if one else (" each", "their")

@@ -34,15 +34,18 @@ _PLAIN: dict[str, Any] = {"box": None, "pad_edge": False}
 
 def accounts(folder: Path) -> dict[str, Any]:
     """The accounts of an owner's folder, or of all owners' folders in it."""
-    folders = [folder]
-    if folder.is_dir() and not any(folder.glob("wallet-*.jsonl")):
-        folders = sorted(path for path in folder.glob("owner-*") if path.is_dir()) or [folder]
     if not folder.is_dir():
         raise BadInput("FOLDER", str(folder), "does not exist: name an owner's folder.")
-    owners = [owner_account(path) for path in folders]
+    owners = [owner_account(path) for path in _folders(folder)]
     if not any(one["accounts"] for one in owners):
         raise BadInput("FOLDER", str(folder), "has no wallet: no contract was signed there yet.")
     return {"owners": owners}
+
+
+def _folders(folder: Path) -> list[Path]:
+    if any(folder.glob("wallet-*.jsonl")):
+        return [folder]
+    return sorted(path for path in folder.glob("owner-*") if path.is_dir()) or [folder]
 
 
 def owner_account(path: Path) -> dict[str, Any]:
@@ -52,9 +55,14 @@ def owner_account(path: Path) -> dict[str, Any]:
         config = tomllib.loads((path / _NODE).read_text(encoding="utf-8"))
     name = str(config.get("owner", unquote(path.name.removeprefix("owner-"))))
     files = sorted(path.glob("wallet-*.jsonl"))
-    headers = [line for file in files if (line := last_of(file)) is not None]
+    last = {file: line for file in files if (line := last_of(file)) is not None}
+    headers = list(last.values())
     if headers:
         name = str(headers[-1].get("owner", name))
+    for file, line in last.items():
+        if Wallet(path, name, str(line.get("records"))).path != file:
+            remedy = "is of another owner or of other records: restore its own."
+            raise BadInput("wallet", str(file), remedy)
     folder = OwnerFolder(name, path)
     agent = OwnerAgent(folder, {**config, "allow-unbounded": True})
     cap, budget = agent.limits()
@@ -177,7 +185,8 @@ def _one_shown(owner: Mapping[str, Any]) -> list[Table | str]:
     delta = owner["delta"]
     out: list[Table | str] = [f"Owner {owner['owner']} (neighbours: {owner['neighbours']})"]
     for number, account in enumerate(owner["accounts"], start=1):
-        head = f"Records {account['records'][:16]}: {account['jobs']} jobs, rho "
+        head = f"Records {account['records'][:16]}: {account['jobs']} job"
+        head += f"{'s' * (account['jobs'] != 1)}, rho "
         head += f"{_number(account['rho'])}, epsilon {_number(account['epsilon'])} at delta "
         head += (
             f"{delta:g}; reserved {_number(account['reserved'])}, left {_left(account['left'])}."
@@ -214,14 +223,19 @@ def _left(value: float | None) -> str:
 
 def write_accounts(folder: RunFolder, root: Path) -> list[str]:
     """Keep what the owners have left in a run folder; gives a sentence for each thing to know."""
-    owners = accounts(root)["owners"]
+    owners, broken = list[dict[str, Any]](), list[str]()
+    for path in _folders(root):
+        try:
+            owners.append(owner_account(path))
+        except BadInput as problem:  # the job is over: the others' accounts are still of use
+            broken.append(str(problem))
     folder.write_json(ACCOUNTS, {"owners": {one["owner"]: one for one in owners}})
     changed = [one["owner"] for one in owners if len(one["accounts"]) > 1]
     said = [f"Owners and their wallets: noisemarket owner account {root}"]
     if changed:
         names = ", ".join(changed[:5]) + (", ..." if len(changed) > 5 else "")
         said.append(
-            f"{len(changed)} owners have other records than in earlier jobs, so another account: "
-            f"{names}. A record in both has cost the sum."
+            f"{len(changed)} of {len(owners)} owners have other records than in earlier jobs, so "
+            f"another account: {names}. A record in both has cost the sum."
         )
-    return said
+    return said + broken

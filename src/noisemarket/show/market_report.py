@@ -112,6 +112,14 @@ def market_table(summary: Mapping[str, Any]) -> Table:
     table.add_row(
         "test accuracy", _number(summary["deployed_accuracy"], "{:.2f} %", "not measured")
     )
+    bought, without = (
+        _number(summary[name], "{:.2f} %")
+        for name in ("predicted_accuracy", "predicted_no_trade_accuracy")
+    )
+    table.add_row("accuracy, predicted", f"{bought} (no trade: {without})")
+    if not summary["alternatives"]:  # their table has it
+        gain = _number(summary["predicted_value"])
+        table.add_row("curator's value over no trade, predicted", gain)
     noise = f"{summary['effective_noise']:.3g} (no trade: {summary['sigma_max']:g})"
     table.add_row("effective noise", noise)
     table.add_row("paid in all", f"{summary['total_paid']:,.2f} {summary['currency']}")

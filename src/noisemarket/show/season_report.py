@@ -23,10 +23,12 @@ COLUMNS = (
 )
 
 
-def note_accounts(folder: RunFolder, root: Path) -> None:
-    """Keep what the owners have left after a job, as it was then."""
-    if not (folder.path / ACCOUNTS).exists():
-        write_accounts(folder, root)
+def note_accounts(folder: RunFolder, root: Path) -> list[str]:
+    """Keep what the owners have left after a job, as it was then; gives what to know of it."""
+    if (folder.path / ACCOUNTS).exists():
+        return []
+    _, *said = write_accounts(folder, root)
+    return said
 
 
 def row(name: str, summary: Mapping[str, Any], folder: Path) -> dict[str, Any]:

@@ -150,17 +150,15 @@ def _check_numbers(
 
 @dataclass(frozen=True)
 class Point:
-    """A measured setting: ``accuracy`` (per cent) and ``loss`` of the deployed model.
+    """A measured setting: ``accuracy`` of the deployed model, in per cent.
 
-    ``loss`` is None where it was not finite. ``noise`` and ``share`` are the effective ones, by
-    contracts and weights.
+    ``noise`` and ``share`` are the effective ones, by contracts and weights.
     """
 
     sigma: float
     beta: float
     seed: int
     accuracy: float
-    loss: float | None
     seconds: float
     sellers: float = 1.0
     noise: float | None = None
@@ -212,7 +210,6 @@ def points_of(
             beta=setting.beta,
             seed=setting.seed,
             accuracy=result.accuracies[-1],
-            loss=result.loss,
             seconds=result.seconds,
             sellers=setting.sellers,
             noise=result.effective_noise,

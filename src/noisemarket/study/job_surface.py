@@ -159,10 +159,9 @@ def _measure(
 ) -> tuple[str, int, float]:
     """The text of a surface file, the number of points, and how far the fit is from them."""
     # All that trains is slow to import, and most jobs have a surface.
-    from noisemarket.market.worker_processes import in_processes
     from noisemarket.study.calibrate import Grid, points_of, simulated, tasks_of
     from noisemarket.study.fit import Calibration
-    from noisemarket.study.trainings import Key, TrainingResult, TrainingWork, data_of
+    from noisemarket.study.trainings import TrainingFile, data_of
 
     owners, most = scenario.population.owners, scenario.game.sigma_max
     mixed = {(share, most * left) for share, left in SELLERS if 0 < round(share * owners) < owners}
@@ -177,13 +176,9 @@ def _measure(
         stated = scenario.environment(secrets=False).population.data_size
         allowed = stand_in(data, len(data.train_labels) or int(stated.sum()))
     free = simulated(scenario)
-    tasks, results = tasks_of(free, grid), dict[Key, TrainingResult]()
-    watch(0, len(tasks))
-    work = TrainingWork(free, allowed)
-    for task, result in in_processes(work, [*tasks.values()], workers=workers, stop=stop):
-        results[task.key] = result
-        watch(len(results), len(tasks))
-    points = points_of(tasks, results)
+    tasks, file = tasks_of(free, grid), TrainingFile(None)
+    file.train(free, [*tasks.values()], data=allowed, workers=workers, stop=stop, watch=watch)
+    points = points_of(tasks, file.results)
     found = Calibration("job", "noisemarket run", len(tasks), points, allowed.classes)
     text = found.surface_file(scenario, data.sha256 if data else "")
     assert text is not None

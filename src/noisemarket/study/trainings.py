@@ -18,7 +18,6 @@ from noisemarket.federated.data import Dataset
 from noisemarket.federated.data_files import load_data
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.files import Closing, JsonLines, digest
-from noisemarket.formats import finite
 from noisemarket.game.levels import FloatArray
 from noisemarket.market.baselines import with_noise
 from noisemarket.market.local_engine import SerialEngine
@@ -53,15 +52,13 @@ class TrainingResult:
     """The deployed accuracy after each round, in per cent, and what it took.
 
     The model is the one that a curator would deploy: the average of the global models where one is
-    kept, else the last. ``loss`` is None where it was not finite. ``effective_noise`` is the one
-    noise of all owners that would leave their mean as noisy, ``effective_share`` the share of the
-    owners that it rests on.
+    kept, else the last. ``effective_noise`` is the one noise of all owners that would leave their
+    mean as noisy, ``effective_share`` the share of the owners that it rests on.
     """
 
     seed: int
     noise: str
     accuracies: list[float]
-    loss: float | None
     effective_noise: float
     effective_share: float
     seconds: float
@@ -118,7 +115,6 @@ class TrainingWork:
         return TrainingResult(
             *task.key,
             accuracies=[score.accuracy for score in deployed],
-            loss=finite(deployed[-1].loss),
             effective_noise=effective_noise(made.job.sigma, made.plan.shares),
             effective_share=effective_share(made.plan.shares),
             seconds=sum(result.seconds for result in rounds),
@@ -129,11 +125,14 @@ class TrainingWork:
 class TrainingFile(Closing):
     """The trainings done so far, of earlier runs too: each is on disk once it is done.
 
-    One process at a time may have the file open.
+    One process at a time may have the file open. Without a path nothing is kept on disk.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path | None) -> None:
+        self.results: dict[Key, TrainingResult] = {}
+        self._file = None
+        if path is None:
+            return
         self._file = JsonLines(path, "trainings", "another study")
         try:
             remedy = "remove it, and it is trained again."
@@ -145,7 +144,8 @@ class TrainingFile(Closing):
 
     def add(self, one: TrainingResult) -> None:
         """Save a result. It is on disk when this returns."""
-        self._file.append(vars(one))
+        if self._file is not None:
+            self._file.append(vars(one))
         self.results[one.key] = one
 
     def train(
@@ -153,19 +153,25 @@ class TrainingFile(Closing):
         scenario: Scenario,
         tasks: Sequence[TrainingTask],
         *,
+        data: Dataset | None = None,
         workers: int | None = None,
         stop: Callable[[], bool] | None = None,
         watch: Callable[[int, int], object] = lambda done, total: None,
     ) -> None:
-        """Train the missing tasks, as many at once as there are processes."""
+        """Train the missing tasks, as many at once as there are processes.
+
+        ``data`` is by default that of the scenario.
+        """
         left = [one for one in tasks if one.key not in self.results]
         watch(len(tasks) - len(left), len(tasks))
         if not left:
             return
-        for _, result in in_processes(TrainingWork(scenario), left, workers=workers, stop=stop):
+        work = TrainingWork(scenario, data)
+        for _, result in in_processes(work, left, workers=workers, stop=stop):
             self.add(result)
             watch(sum(one.key in self.results for one in tasks), len(tasks))
 
     def close(self) -> None:
         """Close the file and let other processes use it."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()

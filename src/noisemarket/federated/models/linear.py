@@ -155,7 +155,8 @@ class LinearModel(Model):
             left = np.sqrt(np.square(wrong).sum(axis=0))  # of numbers from -1 to 1, or a NaN
             length = np.maximum(left, SHORTEST) * lengths  # the norm of an outer product
             most = clip * (CLIP_MARGIN - self.classes * SINGLE)
-            wrong *= np.minimum(rate, most / length).astype(np.float32)
+            # A factor that is infinite in single precision would spoil the others' steps, too.
+            wrong *= np.minimum(min(rate, LARGEST_NORM), most / length).astype(np.float32)
             good = np.maximum(length, lengths) < LARGEST_NORM  # not so for a NaN
         every = good.all()
         for own, place in zip(lot, places, strict=True):
