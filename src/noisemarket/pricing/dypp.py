@@ -166,15 +166,12 @@ def first_values(
     A side that starts from ``optimism`` times the best payoff it can conceive tries every action
     before it settles; one that starts from 0 may lock into whatever it tried first.
     """
-    owner_hopes = games.owner_hopes.swapaxes(1, 2)
-    owner_best = owner_hopes.max(axis=(1, 2), keepdims=True)
-    curator_best = games.curator_hopes.max(axis=(1, 2), keepdims=True)
-    return (
-        np.ascontiguousarray(kind.first_values(owner_hopes, config.owner_optimism * owner_best)),
-        np.ascontiguousarray(
-            kind.first_values(games.curator_hopes, config.curator_optimism * curator_best)
-        ),
-    )
+
+    def of(hopes: FloatArray) -> FloatArray:
+        best = hopes.max(axis=(1, 2), keepdims=True)
+        return np.ascontiguousarray(kind.first_values(hopes, config.optimism * best))
+
+    return of(games.owner_hopes.swapaxes(1, 2)), of(games.curator_hopes)
 
 
 def is_compiled(rule: str | type[Rule]) -> bool:
