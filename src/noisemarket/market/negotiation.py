@@ -199,7 +199,8 @@ class Negotiation:
     def why_nothing(self) -> str:
         """A sentence on why nothing was bought, for one party that knows all secrets."""
         joint = find_mechanism(self.scenario.mechanism).joint
-        return why_nothing(self.environment, run_options(self.scenario).demand, joint=joint)
+        demand, currency = run_options(self.scenario).demand, self.scenario.market.currency
+        return why_nothing(self.environment, demand, joint=joint, currency=currency)
 
     def outcome(self) -> dict[str, object]:
         """What was reached, without the exact answers to compare it with."""
