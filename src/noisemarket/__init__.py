@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from noisemarket.scenario import Scenario, dump_scenario, load_scenario
     from noisemarket.study.compare import compare
     from noisemarket.study.job_surface import with_surface
-    from noisemarket.study.results import GameRow, Row
+    from noisemarket.study.results import Row
 
 __version__ = "0.1.0"
 
@@ -63,7 +63,7 @@ _PUBLIC = {
     "noisemarket.market.training": ("Training", "train"),
     "noisemarket.study.job_surface": ("with_surface",),
     "noisemarket.study.compare": ("compare",),
-    "noisemarket.study.results": ("GameRow", "Row"),
+    "noisemarket.study.results": ("Row",),
 }
 _HOMES = {name: module for module, names in _PUBLIC.items() for name in names}
 
@@ -73,7 +73,6 @@ __all__ = [
     "AgreedContract",
     "BadInput",
     "Dataset",
-    "GameRow",
     "MarketOutcome",
     "MarketRun",
     "Mechanism",

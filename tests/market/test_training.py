@@ -230,6 +230,13 @@ class TestWeighting:
         with pytest.raises(BadInput, match=r"training.weighting is heavy: choose one of: noise"):
             scenario(weighting="heavy")
 
+    def test_of_an_owner_with_hardly_any_noise_is_capped(self) -> None:
+        wanted = scenario(weighting="noise", owners=12)
+        sigma = np.array([0.001, *[0.6] * 11])
+        plan = order(wanted, wanted.environment(), sigma, data=flat(), model=Net).plan
+        assert plan.weight_cap == 2 / 12
+        assert plan.shares.max() / plan.shares.sum() == pytest.approx(2 / 12)
+
 
 class TestReady:
     def test_other_bytes_are_not_scaled_by_mnists_constants(self) -> None:

@@ -126,8 +126,6 @@ def draft_clipped(
     rounds: int,
     delta: float = 1e-5,
     neighbours: str = "replace_one",
-    missed_rounds: str = PRO_RATA,
-    minimum_share: float = 0.5,
     false_alarm: float = 1e-3,
     valid_hours: float = 24.0,
     simulated: bool = False,
@@ -137,7 +135,8 @@ def draft_clipped(
     The owner leaves ``saving`` of its noise out, keeps ``sigma``, and is paid for the whole job, in
     micro-units. ``parameters`` counts the trained numbers of the model, ``false_alarm`` is the
     chance that any honest owner of the job is found in breach, and ``simulated`` noise comes from a
-    seed: it is not private. Below a ``minimum_share`` of the rounds nothing is paid.
+    seed: it is not private. Every delivered round is paid: one that was cut off costs the owner a
+    second release, and so its last round.
     """
     now = datetime.now(UTC)
     offered, expires = (
@@ -158,8 +157,8 @@ def draft_clipped(
         "neighbours": neighbours,
         "delta": delta,
         "simulated": simulated,
-        "missed_rounds": missed_rounds,
-        "minimum_share": minimum_share,
+        "missed_rounds": PRO_RATA,
+        "minimum_share": 0.0,
         "false_alarm": false_alarm,
         "weight_cap": None,
         "count_cap": None,

@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.protections import PROTECTIONS, Protection, Sharded
-from noisemarket.ledger.contract import Contract, nonce_of
 from noisemarket.privacy.accountant import PrivacyBudget
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho
+
+if TYPE_CHECKING:
+    from noisemarket.ledger.contract import Contract
 
 WORK = (
     *("rounds", "protection", "settings", "neighbours", "delta", "simulated"),
@@ -47,6 +49,8 @@ def contract_of(stated: Mapping[str, Any], budget: PrivacyBudget, records: int) 
     ``settings`` are those of the protection. ``budget`` says what a round costs the owner and the
     most that it may spend in the job; ``records`` counts where the protection depends on it.
     """
+    from noisemarket.ledger.contract import Contract, nonce_of  # slow to import
+
     if odd := (stated.keys() ^ STATED) - {"description"}:
         raise BadInput("terms", ", ".join(sorted(odd)), "give exactly STATED.")
     given, cap = stated["settings"], privacy_cap(budget, stated["rounds"])
