@@ -63,7 +63,7 @@ class TestTheSummary:
     def test_a_change_is_in_the_summary(self) -> None:
         (one,) = negotiated("a change", "dypp").summary()["recoveries"]  # type: ignore[misc]
         assert one["at"] == 500
-        assert set(one) >= {"iterations", "saving_before", "saving_after"}
+        assert set(one) >= {"iterations", "efficiency_before", "efficiency_after"}
 
     def test_the_mechanism_given_overrides_the_scenarios(self) -> None:
         scenario = Scenario.from_preset("market", owners=2, iterations=20, mechanism="greedy")
@@ -144,19 +144,16 @@ def test_each_exact_answer_is_solved_once(monkeypatch: pytest.MonkeyPatch) -> No
     for _ in range(3):
         assert result.equilibrium == result.exactly("equilibrium", 0)
         result.summary()
-    assert len(solved) == 1
+    assert len(solved) == len(set(solved)) == 2  # with the first best
 
 
 @pytest.mark.parametrize(
-    ("iterations", "every", "spacing"),
-    [
-        *((5_000, 50, 50), (10**6, 50, 50), (10**6 + 1, 50, 100), (1, 50, 50)),
-        *((10**9, 50, 50_000), (10**9, 1, 50_000), (10**9, 10**9, 10**9)),
-    ],
+    ("iterations", "spacing"),
+    [(1, 50), (5_000, 50), (10**6, 50), (10**6 + 1, 100), (10**9, 50_000)],
 )
-def test_no_run_has_an_endless_trace(iterations: int, every: int, spacing: int) -> None:
+def test_no_run_has_an_endless_trace(iterations: int, spacing: int) -> None:
     """A billion iterations at 50 a point would be 20 million rows, and as much memory."""
-    made = Scenario.from_preset("market", iterations=iterations, trace_every=every)
+    made = Scenario.from_preset("market", iterations=iterations)
     play = run_options(made).play
     assert play.trace_every == spacing
     assert play.blocks <= 20_000

@@ -206,7 +206,6 @@ BAD_SETTINGS: list[tuple[str, str, str, str]] = [
     ("exploration=2", "learning.exploration", "2", "give a number from 0 to 1"),
     ("optimism=-1", "learning.optimism", "-1", "give a number of at least 0"),
     ("iterations=0", "learning.iterations", "0", "give a whole number from 1 to 1,000,000,000"),
-    ("trace_every=0", "learning.trace_every", "0", "give a whole number from 1 to 1,000,000,000"),
     ("window=0", "learning.window", "0", "give a whole number from 1 to 1,000,000,000"),
     ("N=0", "population.owners", "0", "give a whole number from 1 to 100,000,000"),
     ("N=1.5", "population.owners", "1.5", "give a whole number from 1 to 100,000,000"),

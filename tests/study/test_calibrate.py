@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.partition import label_counts
 from tests.commands import (
     PATIENCE,
     assert_sentence,
@@ -123,13 +124,15 @@ def test_mixed_contracts_are_measured_with_their_effective_noise(
             [*words(images, "protection=sharded", "owners=6", "weight_cap=1"), *grid, "--out", "r"]
         )
     alike, mixed = read_points(tmp_path / "r")
-    assert (alike.effective_noise, alike.share) == pytest.approx((0.6, 1.0), rel=1e-3)
+    assert (alike.effective_noise, alike.effective_share) == pytest.approx((0.6, 1.0), rel=1e-3)
     weights = np.array([1 / (0.01 + 1 / 66)] * 2 + [1 / (0.36 + 1 / 66)] * 4)
     sigma = np.array([0.1] * 2 + [0.6] * 4)
     noise = np.sqrt(6 * (weights**2 * sigma**2).sum()) / weights.sum()
     assert (mixed.sellers, mixed.sigma) == (0.34, 0.1)
     assert mixed.effective_noise == pytest.approx(noise, rel=0.02)
-    assert mixed.share == pytest.approx(weights.sum() ** 2 / (6 * (weights**2).sum()), rel=0.02)
+    assert mixed.effective_share == pytest.approx(
+        weights.sum() ** 2 / (6 * (weights**2).sum()), rel=0.02
+    )
 
 
 @pytest.mark.parametrize(
@@ -165,7 +168,7 @@ def test_every_owner_gets_the_point(images: Path) -> None:
     assert (made.job.seed, made.job.noise) == (5, "simulated")
     assert all(budget.rho_cap == float("inf") for budget in made.budgets), "no cap holds here"
     labels = made.job.data.train_labels
-    uneven, even = (one.job.partition.label_counts(labels).std(axis=1) for one in (made, other))
+    uneven, even = (label_counts(one.job.partition, labels).std(axis=1) for one in (made, other))
     assert uneven.mean() > 2 * even.mean()
 
 

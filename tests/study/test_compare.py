@@ -44,9 +44,13 @@ class HereFile(TrainingFile):
 
 
 @pytest.fixture(scope="module")
-def done(scenario: Scenario, tmp_path_factory: pytest.TempPathFactory) -> Comparison:
-    file = HereFile(tmp_path_factory.mktemp("trainings") / "t.jsonl")
-    comparison = Comparison(scenario, PLAN, file)
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("trainings") / "t.jsonl"
+
+
+@pytest.fixture(scope="module")
+def done(scenario: Scenario, path: Path) -> Comparison:
+    comparison = Comparison(scenario, PLAN, HereFile(path))
     comparison.decide(threads=1)
     comparison.train()
     return comparison
@@ -65,10 +69,10 @@ def test_every_case_has_a_row_and_no_trade_is_among_them(rows: list[Row]) -> Non
     assert set(cases) == wanted
 
 
-def test_what_repeats_is_trained_once(done: Comparison, rows: list[Row]) -> None:
+def test_what_repeats_is_trained_once(done: Comparison, rows: list[Row], path: Path) -> None:
     assert done.file.trained_now == len({one.key for one in done.tasks()}) < len(rows)  # type: ignore[attr-defined]
     done.file.close()
-    with HereFile(done.file.path) as file:
+    with HereFile(path) as file:
         again = Comparison(done.scenario, PLAN, file)
         again.decide(threads=1)
         again.train()
@@ -135,8 +139,8 @@ def test_what_bought_the_same_in_every_seed_is_found(rows: list[Row]) -> None:
 
 
 def test_a_torn_line_is_trained_again(tmp_path: Path) -> None:
-    one = TrainingResult(1, "aa", [50.0, 60.5], 0.5, 0.3, 1.0, 0.1, 0.1)
-    two = TrainingResult(2, "bb", [51.0], None, 0.3, 1.0, 0.2, 0.2)
+    one = TrainingResult(1, "aa", [50.0, 60.5], 0.3, 1.0, 0.1, 0.1)
+    two = TrainingResult(2, "bb", [51.0], 0.3, 1.0, 0.2, 0.2)
     path = tmp_path / "t.jsonl"
     with TrainingFile(path) as file:
         assert file.results == {}

@@ -20,7 +20,9 @@ EVEN = LossSurface(gamma=(0.4, 0.9, 0.2, 12.0, 0.3), zeta=(25.0, 99.0), labels=1
 
 
 def point(sigma: float, beta: float, accuracy: float) -> Point:
-    return Point(sigma, beta, 1, accuracy, 1.0)
+    return Point(
+        sigma, beta, 1, accuracy=accuracy, effective_noise=sigma, effective_share=1.0, seconds=1.0
+    )
 
 
 def assert_same(found: LossSurface, truth: LossSurface) -> None:
@@ -111,8 +113,8 @@ def test_mixed_contracts_give_the_spread_back() -> None:
     """Fewer owners, and owners that differ more, count as more noise."""
     truth = LossSurface((0.4, 0.9, 0.2, 6.0, 0.3), (25.0, 99.0), labels=10, spread=(0.02, 0.4))
     points = [
-        Point(0.1, beta, 1, float(truth.quality(noise, beta, share)), 1.0,
-              sellers=0.5, noise=noise, share=share)
+        Point(0.1, beta, 1, 0.5, accuracy=float(truth.quality(noise, beta, share)),
+              effective_noise=noise, effective_share=share, seconds=1.0)
         for beta in BETAS
         for noise in (0.1, 0.2, 0.4)
         for share in (0.1, 0.4)

@@ -121,7 +121,15 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 def test_the_file_of_a_calibration_says_where_it_comes_from(tmp_path: Path) -> None:
     printed = SURFACES["printed"]
     points = [
-        Point(s, b, 1, float(printed.quality(s, b)), 2.0)
+        Point(
+            s,
+            b,
+            1,
+            accuracy=float(printed.quality(s, b)),
+            effective_noise=s,
+            effective_share=1.0,
+            seconds=2.0,
+        )
         for s in (0.0, 0.2, 0.4, 0.6)
         for b in (0.1, 1.0)
     ]

@@ -23,7 +23,7 @@ from noisemarket.owner.agent import own_terms
 from noisemarket.owner.folder import Arrays, Declined, OwnerFolder
 from noisemarket.owner.owner_messages import Train
 from noisemarket.owner.round import released
-from noisemarket.owner.terms import budget_of, protection_of
+from noisemarket.owner.terms import budget_of, single_shard
 from noisemarket.privacy.noise import NoiseSource, round_noise
 
 Call = Callable[[Message, Context], Message]
@@ -55,7 +55,7 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
             task = Train(*_round_of(config), np.empty(0))
             folder = OwnerFolder.of(context.node_config)
             contract, plan = own_terms(folder, task)
-            protection = protection_of(contract)
+            protection = single_shard(contract)
             given = message.content.get(arrays)
             if not isinstance(given, ArrayRecord) or not given:
                 raise Declined("the message has no model")
@@ -76,7 +76,7 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
                 before = model.vector(start)
                 update = model.vector(trained) - before
                 own = round_noise(noise, plan["index"], task.round_number)
-                return model.arrays(before + protection.protect(update, contract.sigma, own))
+                return model.arrays(before + protection.protect_whole(update, contract.sigma, own))
 
             number = task.round_number
             budget = budget_of(contract, size, 1, folder.neighbours())

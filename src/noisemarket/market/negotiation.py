@@ -18,6 +18,8 @@ from noisemarket.machine import available_cores
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.convergence import Recovery, converged_at, recoveries
 from noisemarket.pricing.mechanism import (
+    MOST_POINTS,
+    TRACE_EVERY,
     Agreement,
     Demand,
     Mechanism,
@@ -26,7 +28,6 @@ from noisemarket.pricing.mechanism import (
     Stop,
     Trace,
     Watch,
-    trace_spacing,
 )
 from noisemarket.pricing.no_trade import why_nothing
 from noisemarket.pricing.rule import Rule
@@ -198,7 +199,8 @@ class Negotiation:
     def why_nothing(self) -> str:
         """A sentence on why nothing was bought, for one party that knows all secrets."""
         joint = find_mechanism(self.scenario.mechanism).joint
-        return why_nothing(self.environment, run_options(self.scenario).demand, joint=joint)
+        demand, currency = run_options(self.scenario).demand, self.scenario.market.currency
+        return why_nothing(self.environment, demand, joint=joint, currency=currency)
 
     def outcome(self) -> dict[str, object]:
         """What was reached, without the exact answers to compare it with."""
@@ -292,9 +294,8 @@ def run_options(
         settings=learning.settings(),
         iterations=learning.iterations,
         seed=scenario.play_seed(),
-        owner_optimism=learning.optimism,
-        curator_optimism=learning.optimism,
-        trace_every=trace_spacing(learning.trace_every, learning.iterations),
+        optimism=learning.optimism,
+        trace_every=TRACE_EVERY * -(-learning.iterations // (TRACE_EVERY * MOST_POINTS)),
         window=learning.window,
         interactions_per_message=learning.interactions_per_message,
     )

@@ -22,7 +22,7 @@ from typing import Any
 from noisemarket.errors import BadInput
 from noisemarket.federated.aggregation import COUNT_CAP
 from noisemarket.federated.columns import Description
-from noisemarket.federated.protections import Clipped
+from noisemarket.federated.protections import Sharded
 from noisemarket.federated.rounds import RoundResult, State
 from noisemarket.files import JsonLines, read_json_lines
 from noisemarket.ledger import entries
@@ -98,18 +98,17 @@ def draft_clipped(
     rounds: int,
     delta: float = 1e-5,
     neighbours: str = "replace_one",
-    missed_rounds: str = PRO_RATA,
-    minimum_share: float = 0.5,
     false_alarm: float = 1e-3,
     valid_hours: float = 24.0,
     simulated: bool = False,
 ) -> Contract:
-    """A draft for an owner whose app trains a model of its own, protected by ``clipped``.
+    """A draft for an owner whose app trains a model of its own, protected as a single shard.
 
     The owner leaves ``saving`` of its noise out, keeps ``sigma``, and is paid for the whole job, in
     micro-units. ``parameters`` counts the trained numbers of the model, ``false_alarm`` is the
     chance that any honest owner of the job is found in breach, and ``simulated`` noise comes from a
-    seed: it is not private. Below a ``minimum_share`` of the rounds nothing is paid.
+    seed: it is not private. Every delivered round is paid: one that was cut off costs the owner a
+    second release, and so its last round.
     """
     now = datetime.now(UTC)
     offered, expires = (
@@ -124,21 +123,21 @@ def draft_clipped(
         "saving": saving,
         "sigma": sigma,
         "payment": payment,
-        "protection": Clipped.name,
+        "protection": Sharded.name,
         "settings": {"clip": clip},
         "rounds": rounds,
         "neighbours": neighbours,
         "delta": delta,
         "simulated": simulated,
-        "missed_rounds": missed_rounds,
-        "minimum_share": minimum_share,
+        "missed_rounds": PRO_RATA,
+        "minimum_share": 0.0,
         "false_alarm": false_alarm,
         "weight_cap": None,
         "count_cap": None,
         "offered_at": offered,
         "expires_at": expires,
     }
-    budget = Clipped(clip).budget(
+    budget = Sharded(clip=clip).budget(
         owner,
         sigma,
         dimension=parameters,

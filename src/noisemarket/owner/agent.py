@@ -26,7 +26,7 @@ from noisemarket.federated.protections.protection import privacy_sold
 from noisemarket.files import write_json
 from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.sides import SLACK, Behaviour, OwnerSide
-from noisemarket.ledger.contract import Contract, moment
+from noisemarket.ledger.contract import PRO_RATA, Contract, moment
 from noisemarket.ledger.entries import SETTLED, SIGNED
 from noisemarket.ledger.keys import OWNER, PRIVATE, SignedContract
 from noisemarket.ledger.money import UNITS, is_currency, prices
@@ -54,6 +54,7 @@ from noisemarket.owner.terms import (
     contract_of,
     differing_fields,
     protection_of,
+    single_shard,
 )
 from noisemarket.owner.wallet import Balance, Wallet
 from noisemarket.pricing.messages import OwnerPlayer, ProposalBatch, QuoteBatch, owner_player
@@ -503,14 +504,15 @@ class OwnerAgent:
         Signing keeps the terms: from now on ``client_mod.contract_mod`` trains under them.
 
         Args:
-            contract: what the curator offers, under a protection for any training.
+            contract: what the curator offers, under ``sharded`` with one shard.
             parameters: how many numbers of the owner's model are trained.
             rho_cap: the most zCDP that the owner sells in this job.
             index: the owner's number in the job; it and ``seed`` count where noise is simulated.
         """
-        protection = protection_of(contract)
-        if not protection.any_training:
-            raise Declined("the contract needs a protection for any training, such as clipped")
+        protection = single_shard(contract)
+        if (contract.missed_rounds, contract.minimum_share) != (PRO_RATA, 0.0):
+            # a release that is cut off is charged again, so the last round may lack privacy
+            raise Declined("the contract must pay every delivered round")
         budget = budget_of(contract, parameters, records=1)
         own = budget_of(contract, parameters, 1, self.folder.neighbours())
         stated = {name: getattr(contract, name) for name in STATED} | {

@@ -30,22 +30,16 @@ class Recovery:
 
     Efficiency is the curator's gain over no trade as a share of the exact equilibrium's, under the
     preferences of the time: its mean over the last tenth before the change, and over the last tenth
-    before the next one. ``iterations`` counts from the change until efficiency stays at no less
-    than 95 % of what it was (None: it does not); ``settled`` until savings and payments stay where
-    they end up, wherever that is (None: they do not). Levels are None for a change that lies in one
-    block of the trace with the next. Without gains from trade in equilibrium there
-    is no efficiency, and to recover is to settle.
+    before the next one; None where the equilibrium has no gain, or for a change that lies in one
+    block of the trace with the next. ``iterations`` counts from the change until efficiency stays
+    at no less than 95 % of what it was or, where there is none, until savings and payments stay
+    where they end up (None: they do not).
     """
 
     at: int
     iterations: int | None
-    settled: int | None
     efficiency_before: float | None
     efficiency_after: float | None
-    saving_before: float | None
-    saving_after: float | None
-    payment_before: float | None
-    payment_after: float | None
 
 
 def converged_at(trace: Trace, levels: Levels) -> int | None:
@@ -88,34 +82,23 @@ def recoveries(
     """
     edges = [*np.searchsorted(trace.iteration, starts, side="right"), len(trace.iteration)]
     parts = [slice(edges[i], edges[i + 1]) for i in range(len(starts))]
-    gains = [trace.curator_reward[part] - no_trade[i] for i, part in enumerate(parts)]
     efficiency = [
-        gain / best.curator_gain if best.curator_gain > 0 else None
-        for gain, best in zip(gains, exact, strict=True)
+        (trace.curator_reward[part] - nothing) / best.curator_gain
+        if best.curator_gain > 0 and part.start < part.stop
+        else None
+        for part, best, nothing in zip(parts, exact, no_trade, strict=True)
     ]
     out = []
     for i in range(1, len(starts)):
-        before, after = parts[i - 1], parts[i]
-        part = Trace(**{name: getattr(trace, name)[after] for name in Trace.__dataclass_fields__})
-        end = converged_at(part, levels)
-        settled = None if end is None else max(end - starts[i], 0)
         was, now = efficiency[i - 1], efficiency[i]
-        regained = settled
-        if was is not None and now is not None and len(was) and len(now):
-            regained = _regained(now, RECOVERED * _tail_mean(was), part.iteration, starts[i])
-        out.append(
-            Recovery(
-                at=starts[i],
-                iterations=regained,
-                settled=settled,
-                efficiency_before=None if was is None else _level(was),
-                efficiency_after=None if now is None else _level(now),
-                saving_before=_level(trace.saving[before]),
-                saving_after=_level(trace.saving[after]),
-                payment_before=_level(trace.payment[before]),
-                payment_after=_level(trace.payment[after]),
-            )
-        )
+        part = Trace(**{name: series[parts[i]] for name, series in vars(trace).items()})
+        if was is None or now is None:
+            end = converged_at(part, levels)
+            back = None if end is None else max(end - starts[i], 0)
+        else:
+            back = _regained(now, RECOVERED * _tail_mean(was), part.iteration, starts[i])
+        ends = (None if one is None else _tail_mean(one) for one in (was, now))
+        out.append(Recovery(starts[i], back, *ends))
     return out
 
 
@@ -133,11 +116,6 @@ def _tail(series: FloatArray) -> FloatArray:
 
 def _tail_mean(series: FloatArray) -> float:
     return float(_tail(series).mean())
-
-
-def _level(series: FloatArray) -> float | None:
-    """Where a part of a trace ends; None for a part without a block of its own."""
-    return _tail_mean(series) if len(series) else None
 
 
 def _noise(tail: FloatArray) -> float:

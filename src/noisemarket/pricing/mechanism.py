@@ -20,13 +20,8 @@ if TYPE_CHECKING:
     from noisemarket.pricing.asker import Asker
 
 
-MOST_POINTS = 20_000
-"""Points that the trace of a run has at most."""
-
-
-def trace_spacing(every: int, iterations: int) -> int:
-    """Iterations per point of a trace: a multiple of ``every``, with ``MOST_POINTS`` at most."""
-    return every * -(-iterations // (every * MOST_POINTS))
+TRACE_EVERY, MOST_POINTS = 50, 20_000
+"""Iterations per point of a trace, and its points at most: a longer run has fewer per iteration."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +34,8 @@ class PlayConfig:
     settings: Settings
     iterations: int
     seed: int
-    owner_optimism: float = 1.0
-    curator_optimism: float = 1.0
-    trace_every: int = 50
+    optimism: float = 1.0
+    trace_every: int = TRACE_EVERY
     window: int = 500
     compiled: bool = True
     interactions_per_message: int = 1
@@ -115,7 +109,7 @@ Watch = Callable[[Progress], None]
 """A callback for owners that were just finished."""
 
 Stop = Callable[[], bool]
-"""Is asked now and then; from when it returns True on, a run ends with what it has finished."""
+"""Asked now and then; once it returns True, a run ends and keeps the owners that are finished."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +118,7 @@ class Demand:
 
     ``floor`` is the noise that sellers keep, ``target`` the model quality to reach for the least
     money, in per cent. Without a ``budget`` what it is worth to the curator decides. ``scored``:
-    owners who add less to the model are offered less.
+    owners that add less to the model are offered less.
     """
 
     floor: float = 0.1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from collections.abc import Callable
 
 from noisemarket.game.environment import Environment
 from noisemarket.game.equilibrium import CheapestDeals, equilibrium, first_best
@@ -11,46 +11,35 @@ from noisemarket.pricing.mechanism import Direct, RunOptions
 
 
 class Oracle(Direct):
-    """An exact answer, owner by owner, from all preferences of both sides."""
+    """An exact answer, owner by owner, from all preferences of both sides.
+
+    ``solve`` answers games; ``choose`` the same for signed ones, among the cheapest deals.
+    """
 
     knows = "everything"
 
-    @abstractmethod
-    def solve(self, games: Games) -> Contracts:
-        """The answer to each of these games."""
-
-    @abstractmethod
-    def choose(self, deals: CheapestDeals) -> Contracts:
-        """The same for signed games, whose answers lie among the cheapest deals."""
+    def __init__(
+        self,
+        solve: Callable[[Games], Contracts],
+        choose: Callable[[CheapestDeals], Contracts],
+    ) -> None:
+        self.solve, self._choose = solve, choose
 
     def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
         def solve(some: slice) -> Contracts:
             if environment.protocol == "signed" and environment.behaviour.exact:
                 sides = environment.owner_side(some=some), environment.curator_side(some=some)
-                return self.choose(CheapestDeals.between(*sides))  # no tables: many times faster
+                return self._choose(CheapestDeals.between(*sides))  # no tables: many times faster
             return self.solve(environment.games(some=some))
 
         return Contracts.joined([solve(some) for some in environment.slices()])
 
 
-class FirstBest(Oracle):
-    """The contracts that a curator with full knowledge would choose."""
+FIRST_BEST = Oracle(first_best, CheapestDeals.best_for_curator)
+"""The contracts that a curator with full knowledge would choose."""
 
-    def solve(self, games: Games) -> Contracts:
-        return first_best(games)
-
-    def choose(self, deals: CheapestDeals) -> Contracts:
-        return deals.best_for_curator()
-
-
-class Equilibrium(Oracle):
-    """The equilibrium of the protocol: what perfectly rational sides would sign."""
-
-    def solve(self, games: Games) -> Contracts:
-        return equilibrium(games)
-
-    def choose(self, deals: CheapestDeals) -> Contracts:
-        return deals.best_for_owner()
+EQUILIBRIUM = Oracle(equilibrium, CheapestDeals.best_for_owner)
+"""The equilibrium of the protocol: what perfectly rational sides would sign."""
 
 
 class UniformDP(Direct):

@@ -49,7 +49,7 @@ def draw_calibration(folder: RunFolder, result: Calibration) -> list[Path]:
         if fit is not None:
             fitted, named = fit.surface.quality(fine, beta), f"our fit, beta {beta:g}"
             above.plot(fine, fitted, color=colour, linewidth=1.4, label=named)
-            noise, share = (np.array([(p.effective_noise, p.share) for p in own])).T
+            noise, share = (np.array([(p.effective_noise, p.effective_share) for p in own])).T
             off = np.array([p.accuracy for p in own]) - fit.surface.quality(noise, beta, share)
             below.plot(noise, off, "o", color=colour, markersize=4.5)
             title = f"root mean square residual {fit.rms_accuracy:.2f} points of accuracy"

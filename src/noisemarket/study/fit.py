@@ -115,7 +115,7 @@ def rms(values: FloatArray) -> float:
 def _best(points: Sequence[Point], labels: int) -> _Form:
     """The surface of one form that is closest to the points; searched for from many starts."""
     noise, beta, share, accuracy = np.array(
-        [(one.effective_noise, one.beta, one.share, one.accuracy) for one in points]
+        [(one.effective_noise, one.beta, one.effective_share, one.accuracy) for one in points]
     ).T
     several, mixed = len(np.unique(beta)) > 1, bool((share < 0.999).any())
     # Which of g2, g3, g4 and both spreads the points say something about.
@@ -214,7 +214,10 @@ class Calibration:
             return None
         settings = scenario.model_dump(mode="json")
         source = settings["training"].pop("data")
-        columns = ("sigma", "sellers", "effective_noise", "share", "beta", "seed", "accuracy")
+        columns = (
+            *("sigma", "sellers", "effective_noise", "effective_share", "beta", "seed"),
+            "accuracy",
+        )
         ordered = sorted(self.points, key=lambda p: (p.beta, -p.sellers, p.sigma, p.seed))
         more: dict[str, Any] = {
             "fit": {
@@ -240,7 +243,7 @@ class Calibration:
                 "privacy": settings["privacy"],
             },
             "measured": {
-                "columns": [name.replace("share", "effective_share") for name in columns],
+                "columns": columns,
                 "points": [[getattr(p, name) for name in columns] for p in ordered],
             },
         }
