@@ -59,7 +59,7 @@ def test_a_mistyped_command_gets_one_hint_and_a_missing_one_the_help(tmp_path: P
     assert (mistyped.returncode, mistyped.stderr.count("Did you mean 'negotiate'?")) == (2, 1)
     assert call_here("ownr", cwd=tmp_path).stderr.count("Did you mean") == 1
     guessed = call_here("owner", "consortium", cwd=tmp_path).stderr
-    assert guessed.endswith("No such command 'consortium'. Choose one of: account.\n")
+    assert guessed.endswith("No such command 'consortium'. Choose one of: init, account.\n")
     assert "ledger show --help" in call_here("ledger", "show", cwd=tmp_path).stderr
     missing = call_here("ledger", cwd=tmp_path)
     assert (missing.returncode, missing.stderr) == (2, "")

@@ -121,8 +121,12 @@ def test_no_secret_is_in_any_message(tmp_path: Path, monkeypatch: pytest.MonkeyP
         with np.load(place / "records.npz") as records:
             assert not any(said.says(image.tobytes()) for image in records["images"])
             assert not said.says(records["labels"].tobytes())
-    fields = {"key", "first", "proposals", "signed", "signature", "receipt", "weights"}
-    assert {name for one in grid.heard for part in one.content.values() for name in part} == fields
+    replies = [one.content for one in grid.heard]
+    texts = [json.loads(str(one["config"]["message"])) for one in replies]
+    fields = {"key", "batch", "signature", "receipt", "weights"}
+    assert {name for text in texts for name in text} == fields
+    arrays = {name for one in replies if "arrays" in one for name in one["arrays"]}
+    assert arrays == {"proposals", "signed", "weights"}
 
 
 def test_the_curator_needs_no_owners_secret(embedded: Path, tmp_path: Path) -> None:

@@ -83,13 +83,13 @@ class TestFirstValues:
     def test_learners_start_from_optimism_times_the_best_they_can_conceive(self) -> None:
         table = make_table("9x8", "signed")
         games = table.phases[0]
-        config = PlayConfig(FAST, 1, seed=0, owner_optimism=1.3, curator_optimism=0.5)
+        config = PlayConfig(FAST, 1, seed=0, optimism=1.3)
         owner, curator = first_values(RULES["wolf_phc"], games, config)
         assert owner.shape == (3, 8, 9)
         assert curator.shape == (3, 9, 8)
         for n in range(3):
             assert (owner[n] == 1.3 * games.owner_hopes[n].max()).all()
-            assert (curator[n] == 0.5 * games.curator_hopes[n].max()).all()
+            assert (curator[n] == 1.3 * games.curator_hopes[n].max()).all()
 
     def test_greedy_starts_from_what_it_hopes_for(self) -> None:
         games = make_table("9x8", "signed").phases[0]

@@ -265,7 +265,7 @@ def test_command_ends_with_1_on_a_breach(
     buggy = Buggy(Sharded(records_per_shard=2), "no_clipping")
     monkeypatch.setattr("noisemarket.scenario.account.protection_of", lambda scenario: buggy)
     out = str(tmp_path / "run")
-    options = ["--trials", "80", "--confidence", "0.9", "--out", out]
+    options = ["--trials", "200", "--out", out]
     code, printed, _ = command(capsys, *TINY, *options, "--json")
     document = json.loads(printed)
     assert code == 1
@@ -280,7 +280,6 @@ def test_command_ends_with_1_on_a_breach(
         ["--sigma", "0"],
         ["--sigma", "nan"],
         ["--trials", "1"],
-        ["--confidence", "1"],
         ["--set", "delta=2"],
         ["--sigma", "1e-12"],
         ["--set", "clip=1e30"],

@@ -52,8 +52,8 @@ GROUPS: dict[str, tuple[str, list[Callable[..., object]]]] = {
         [data.describe, data.check],
     ),
     "flower": (
-        "Run the market over Flower: simulated on this machine, or between hosts.",
-        [flower.up, flower.app, flower.key, flower.check],
+        "Run the market over Flower between hosts; run --engine flower simulates it here.",
+        [flower.app, flower.key, flower.check],
     ),
 }
 

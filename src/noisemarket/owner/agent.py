@@ -41,6 +41,7 @@ from noisemarket.owner.invitations import (
     MenuInvitation,
     SaleInvitation,
     SaleRecord,
+    drawn_up,
     negotiated,
     of_this_version,
 )
@@ -51,7 +52,6 @@ from noisemarket.owner.terms import (
     Plan,
     budget_of,
     contract_of,
-    contracted,
     differing_fields,
     protection_of,
     single_shard,
@@ -189,8 +189,8 @@ class OwnerAgent:
         def answer(record: SaleRecord) -> SaleRecord:
             if record.answered(payment) is not None:
                 return record
-            side = self._side(invitation)
-            return record.then(payment, bool(side.accepts(invitation.saving, payment)[0]))
+            stays = self._side(invitation).accepts(invitation.saving, payment)[0]
+            return replace(record, stayed=payment) if stays else replace(record, left=payment)
 
         return self._sale(invitation, answer).stayed == payment
 
@@ -213,8 +213,8 @@ class OwnerAgent:
         def answer(record: SaleRecord) -> SaleRecord:
             if record.item is not None:
                 return record
-            items = np.array(invitation.savings), np.array(invitation.payments)
-            return replace(record, item=int(self._side(invitation).choose(*items)[0]))
+            items = np.array(invitation.items, np.int64).reshape(-1, 2)
+            return replace(record, item=int(self._side(invitation).choose(*items.T)[0]))
 
         item = self._sale(invitation, answer).item
         assert item is not None
@@ -442,27 +442,17 @@ class OwnerAgent:
     def _sign_agreed(self, contract: Contract, record: GameRecord | SaleRecord, plan: Plan) -> str:
         """The signature under what the owner agreed to: its trade, or none. Of the contract at hand
         are only its times, and a cap."""
-        invitation, expected = record.invitation, []
-        levels = invitation.levels
-        amounts = prices(levels.payments)
+        invitation, times = record.invitation, (contract.offered_at, contract.expires_at)
+        amounts = prices(invitation.levels.payments)
         paid = amounts.index(contract.payment) if contract.payment in amounts else -1
         try:
             budget, own, records = self._work(contract, plan)
-            for saving, payment in self._agreed_levels(record, contract, paid):
-                sigma = levels.sigma_left(saving)
-                stated = {
-                    **contracted(invitation.work),
-                    "job": invitation.job,
-                    "owner": self.folder.name,
-                    "owner_key": self.public_key,
-                    "curator_key": invitation.curator_key,
-                    "saving": float(levels.savings[saving]),
-                    "sigma": sigma,
-                    "payment": amounts[payment],
-                    "offered_at": contract.offered_at,
-                    "expires_at": contract.expires_at,
-                }
-                expected.append(contract_of(stated, replace(budget, sigma=sigma), records))
+            expected = [
+                drawn_up(
+                    invitation, self.folder.name, self.public_key, deal, times, budget, records
+                )
+                for deal in self._agreed_levels(record, contract, paid)
+            ]
         except (KeyError, TypeError, ValueError, BadInput):
             raise Declined("the work cannot be done as offered") from None
         return self.sign(contract, expected, own)

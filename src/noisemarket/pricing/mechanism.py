@@ -34,8 +34,7 @@ class PlayConfig:
     settings: Settings
     iterations: int
     seed: int
-    owner_optimism: float = 1.0
-    curator_optimism: float = 1.0
+    optimism: float = 1.0
     trace_every: int = TRACE_EVERY
     window: int = 500
     compiled: bool = True
