@@ -106,6 +106,7 @@ pictures: $(VENV)/.installed ## remake the pictures of the dashboard in docs/ima
 torture: $(VENV)/.installed ## kill jobs at random moments and resume them; change 10,000 messages each way at random (minutes)
 	$(BIN)/python -m tests.market.torture $(ARGS)
 	$(BIN)/python -m tests.market.curators --kills 300
+	$(BIN)/python -m tests.market.curators --kills 300 --curators 2
 	$(BIN)/python -m tests.market.curators --kills 20 --curators 2 --wave 5 --engine flower
 	NOISEMARKET_FUZZ=10000 $(PYTEST) --numprocesses 0 tests/owner/test_hostile_messages.py
 

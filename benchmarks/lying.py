@@ -20,13 +20,12 @@ from noisemarket.game.sides import OwnerSide
 from noisemarket.market.negotiation import Negotiation, run_options
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.asker import ArrayAsker
-from noisemarket.pricing.auctions import SealedBids
+from noisemarket.pricing.auctions import PostedPrice, SealedBids
 from noisemarket.pricing.bisection import Bisection
 from noisemarket.pricing.clock import Clock, ClockAuction, floor_level
 from noisemarket.pricing.mechanism import Agreement, Demand, Mechanism, RunOptions
 from noisemarket.pricing.oracles import NoDP, Oracle, UniformDP
 from noisemarket.pricing.pain_fl import PainFL
-from noisemarket.pricing.posted_price import PostedPrice
 
 MOST_EXAMINED = 200
 """Owners that are examined at most: of more, as many that are spread evenly over the list."""

@@ -31,7 +31,6 @@ from noisemarket.market import job
 from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.job import run_market
 from noisemarket.market.local_engine import LocalEngine
-from noisemarket.market.offers import Curator
 from noisemarket.market.outcome import MarketOutcome
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import OwnerFolder
@@ -50,7 +49,7 @@ PARTS: list[tuple[str, Any, tuple[str, ...]]] = [
     (NEGOTIATION, job._OpenJob, ("_negotiate",)),
     (KEYS, KeyPair, ("create", "load")),
     (KEYS, OwnerFolder, ("keep_private",)),
-    (SIGNING, Curator, ("draft", "countersign")),
+    (SIGNING, job, ("drawn_up", "countersign")),
     (SIGNING, OwnerAgent, ("sign", "keep")),
     (CHECKS, UploadInspector, ("inspect", "state", "evidence")),
     (LEDGER, store.Ledger, ("append", "head")),

@@ -95,7 +95,7 @@ def _row(
         "seed": one.seed,
         "sellers": one.sellers,
         "paid": one.paid,
-        "predicted_value": one.worth.predicted_value,
+        "predicted_value": one.predicted_value,
         "highest_epsilon": float(epsilons(with_noise(order, scenario, one.sigma)).max()),
         "no_trade": float(without.mean()),
         "accuracy": float(under.mean()),

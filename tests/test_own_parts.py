@@ -187,7 +187,7 @@ def test_a_market_runs_under_them(site: Path, told: dict[str, list[Done]]) -> No
 
 
 UNFIT = {
-    "protection=two_steps": "choose one of: per_record, sharded, dp_sgd, clipped, paper; or give",
+    "protection=two_steps": "choose one of: per_record, sharded, dp_sgd, paper; or give",
     "weighting=last": "choose one of: noise, data_size, equal; or give",
     "protection=own_parts:OneStep settings.other=1":
         "is not a setting of own_parts:OneStep, which has clip, strength.",

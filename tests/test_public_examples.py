@@ -19,7 +19,6 @@ MODULES = {
     *("noisemarket.pricing.rule", "noisemarket.pricing.mechanism"),
     *("noisemarket.privacy.accountant", "noisemarket.privacy.zcdp"),
     *("noisemarket.scenario.load", "noisemarket.scenario.schema"),
-    *("noisemarket.study.compare", "noisemarket.study.results"),
 }
 
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from noisemarket.federated.data_files import load_data
     from noisemarket.federated.protections import (
         DPSGD,
-        Clipped,
         Paper,
         PerRecord,
         Protection,
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from noisemarket.scenario import Scenario, dump_scenario, load_scenario
     from noisemarket.study.compare import compare
     from noisemarket.study.job_surface import with_surface
-    from noisemarket.study.results import GameRow, Row
+    from noisemarket.study.results import Row
 
 __version__ = "0.1.0"
 
@@ -47,7 +46,6 @@ _PUBLIC = {
     "noisemarket.federated.data_files": ("load_data",),
     "noisemarket.federated.protections": (
         "DPSGD",
-        "Clipped",
         "Paper",
         "PerRecord",
         "Protection",
@@ -65,7 +63,7 @@ _PUBLIC = {
     "noisemarket.market.training": ("Training", "train"),
     "noisemarket.study.job_surface": ("with_surface",),
     "noisemarket.study.compare": ("compare",),
-    "noisemarket.study.results": ("GameRow", "Row"),
+    "noisemarket.study.results": ("Row",),
 }
 _HOMES = {name: module for module, names in _PUBLIC.items() for name in names}
 
@@ -74,9 +72,7 @@ __all__ = [
     "MECHANISMS",
     "AgreedContract",
     "BadInput",
-    "Clipped",
     "Dataset",
-    "GameRow",
     "MarketOutcome",
     "MarketRun",
     "Mechanism",

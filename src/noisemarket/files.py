@@ -363,6 +363,15 @@ def _open_to_others(status: os.stat_result) -> bool:
     return sys.platform != "win32" and bool(stat.S_IMODE(status.st_mode) & 0o077)
 
 
+def stamp(path: Path) -> tuple[int, ...]:
+    """Tells a file from any other, and from itself once it has changed; empty if it is missing."""
+    try:
+        seen = path.stat()
+    except OSError:
+        return ()
+    return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
+
+
 def digest(*parts: bytes) -> bytes:
     """A SHA-256 digest of all parts that also depends on where one ends and the next begins."""
     each = (hashlib.sha256(part).digest() for part in parts)

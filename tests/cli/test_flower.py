@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.commands import assert_sentence, call
@@ -37,29 +36,6 @@ def test_what_messages_cannot_do_is_refused_before_anything_is_written(tmp_path:
     assert not out.exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "given"),
-    [
-        ([], ["owners=5"]),
-        (["--owners", "3"], ["owners=3"]),
-        (["--set", "rounds=2"], ["owners=5", "rounds=2"]),
-        (["own.toml"], []),
-        (["own.toml", "--owners", "3", "--set", "rounds=2"], ["owners=3", "rounds=2"]),
-    ],
-)
-def test_a_file_says_itself_how_many_owners_it_has(
-    words: list[str], given: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Any] = []
-    monkeypatch.setattr(
-        "noisemarket.cli.flower.load", lambda file, preset, settings, seed: asked.append(settings)
-    )
-    monkeypatch.setattr("noisemarket.cli.run.start", lambda *given: given[:0])
-    monkeypatch.setattr("noisemarket.cli.run.carry_out", lambda *given, asked: None)
-    assert CliRunner().invoke(app, ["flower", "up", *words]).exit_code == 0
-    assert asked == [given]
-
-
 def test_a_curators_key_is_made_once_and_printed(tmp_path: Path) -> None:
     first, again = (
         CliRunner().invoke(app, ["flower", "key", str(tmp_path / "curator")]) for _ in range(2)
@@ -80,9 +56,8 @@ def test_the_app_is_written_once(tmp_path: Path) -> None:
 def test_without_ray_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     find = flower.find_spec
     monkeypatch.setattr(flower, "find_spec", lambda name: None if name == "ray" else find(name))
-    result = CliRunner().invoke(
-        app, ["flower", "up", "--owners", "2", "--out", str(tmp_path / "r")]
-    )
+    words = ["--engine", "flower", "--set", "owners=2", "--out", str(tmp_path / "r")]
+    result = CliRunner().invoke(app, ["run", *words])
     assert isinstance(result.exception, MissingExtra)
     assert "pip install 'noisemarket[flower]'" in str(result.exception)
     assert not (tmp_path / "r").exists()
@@ -105,8 +80,8 @@ def no_flower(
 @pytest.mark.usefixtures("no_flower")
 def test_without_flower_what_needs_it_names_the_extra_and_the_rest_works(tmp_path: Path) -> None:
     (tmp_path / "node.toml").write_text("")
-    for words in (["up"], ["check", "node.toml"]):
-        done = call("flower", *words, cwd=tmp_path)
+    for words in (["run", "--engine", "flower"], ["flower", "check", "node.toml"]):
+        done = call(*words, cwd=tmp_path)
         assert done.returncode == 2
         assert_sentence(done.stderr)
         assert "pip install 'noisemarket[flower]'" in done.stderr

@@ -150,10 +150,11 @@ class ProtectionConformance:
                 assert np.linalg.norm(self.upload(other) - before) <= bound
 
     def test_the_whole_owner_is_hidden_where_it_says_so(self) -> None:
-        if not self.protection.whole_owner:
-            assert "one record" in self.protection.protects(Neighbours.REPLACE_ONE)
+        hidden = self.protection.protects(Neighbours.REPLACE_ONE, RECORDS)
+        if not self.protection.whole_owner(RECORDS):
+            assert "one record" in hidden
             return
-        assert "whole data" in self.protection.protects(Neighbours.REPLACE_ONE)
+        assert "whole data" in hidden
         ends = [self.upload(some_records(count, seed)).astype(np.float64)
                 for count, seed in ((RECORDS, 1), (RECORDS, 2), (1, 3))]  # fmt: skip
         bound = self.protection.sensitivity(ends[0].size, RECORDS, Neighbours.REPLACE_ONE)
@@ -165,7 +166,7 @@ class ProtectionConformance:
             for neighbours in (Neighbours.ZERO_OUT, Neighbours.REPLACE_ONE)
         )
         assert 0.0 < zero <= replace
-        said = {self.protection.protects(neighbours) for neighbours in Neighbours}
+        said = {self.protection.protects(neighbours, RECORDS) for neighbours in Neighbours}
         assert len(said) == 2
         assert all(text.isprintable() and text for text in said)
 
@@ -180,7 +181,7 @@ class ProtectionConformance:
         far = self.protection.sensitivity(1000, RECORDS, Neighbours.REPLACE_ONE)
         assert budget.rho_per_round == gaussian_rho(far, SIGMA)
         assert budget.protection == self.protection.name
-        assert budget.protects == self.protection.protects(Neighbours.REPLACE_ONE)
+        assert budget.protects == self.protection.protects(Neighbours.REPLACE_ONE, RECORDS)
 
     def test_an_upload_without_noise_is_within_its_reach(self) -> None:
         for count in (1, RECORDS):
@@ -258,7 +259,7 @@ class ProtectionConformance:
             job="job", owner="anna", owner_key="0" * 64, curator_key="1" * 64, saving=0.1,
             sigma=sigma, payment=5, protection=self.protection.name, rounds=3,
             rho_per_round=math.inf, rho_cap=math.inf, epsilon=math.inf, delta=1e-5,
-            neighbours="replace_one", protects=self.protection.protects(Neighbours.REPLACE_ONE),
+            neighbours="replace_one", protects="one record",
             offered_at="2030-01-01T00:00:00+00:00", expires_at="2030-01-02T00:00:00+00:00",
             nonce=nonce_of("job", "anna"), clip=settings.pop("clip", None),
             shards=settings.pop("shards", None), settings=settings,

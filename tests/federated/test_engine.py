@@ -116,8 +116,8 @@ def test_products_of_records_count_against_what_a_worker_keeps(
         return records(self, inputs, labels)
 
     monkeypatch.setattr(LinearModel, "records", seen)
-    monkeypatch.setattr(local_engine, "MOST_KEPT", 120 * (8 + 3 * 8) + 200)
-    engine = local_engine.SerialEngine(job(protection=PerRecord(records_per_shard=3)))
+    monkeypatch.setattr(local_engine, "MOST_KEPT", 120 * 8 + 100)
+    engine = local_engine.SerialEngine(job(protection=PerRecord()))
     for _ in range(3):
         engine.train(1, engine.first_weights(), range(4))
     assert made == [120, 45, 30, 5, 45, 30, 45, 30]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.partition import label_counts, label_entropy
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -17,10 +17,8 @@ from noisemarket.federated.partition import (
     MINIMUM,
     Partition,
     dirichlet_partition,
-    label_entropy,
     owner_sizes,
 )
-from noisemarket.show.partition_figure import draw_partition, holdings
 
 MNIST_COUNTS = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
 MNIST = np.random.default_rng(0).permutation(np.repeat(np.arange(10), MNIST_COUNTS))
@@ -44,7 +42,7 @@ def assert_exact(dealt: Partition, images: int, minimum: int = MINIMUM) -> None:
 
 
 def shares(dealt: Partition) -> np.ndarray:
-    return dealt.label_counts(MNIST) / dealt.sizes[:, None]
+    return label_counts(dealt, MNIST) / dealt.sizes[:, None]
 
 
 def complaint(do: Callable[[], object]) -> str:
@@ -77,7 +75,7 @@ class TestExact:
         )
         assert len(dealt) == owners
         assert_exact(dealt, len(labels), minimum)
-        counts = dealt.label_counts(labels)
+        counts = label_counts(dealt, labels)
         assert counts.sum(axis=0).tolist() == np.bincount(labels).tolist()
         assert dealt.target.shape == counts.shape
         assert dealt.target.sum(axis=1) == pytest.approx(np.ones(owners))
@@ -150,7 +148,9 @@ class TestSizes:
 
 class TestFollowsTheDirichletLaw:
     def test_entropy_rises_with_beta(self) -> None:
-        means = [label_entropy(deal(100, b).label_counts(MNIST)).mean() for b in (0.05, 0.3, 2, 20)]
+        means = [
+            label_entropy(label_counts(deal(100, b), MNIST)).mean() for b in (0.05, 0.3, 2, 20)
+        ]
         assert means == sorted(means)
         assert means[0] < 0.8
         assert means[-1] > 2.2
@@ -187,13 +187,13 @@ class TestFollowsTheDirichletLaw:
         assert distance.max() < 0.2
 
     def test_one_owner_holds_all(self) -> None:
-        assert deal(1, 0.05).label_counts(MNIST).tolist() == [MNIST_COUNTS]
+        assert label_counts(deal(1, 0.05), MNIST).tolist() == [MNIST_COUNTS]
 
     def test_each_owner_has_its_own_beta(self) -> None:
         """An even owner stays even whatever its uneven neighbours draw."""
         betas = np.tile([0.05, 20.0], 50)
         dealt = deal(100, betas)
-        entropy = label_entropy(dealt.label_counts(MNIST))
+        entropy = label_entropy(label_counts(dealt, MNIST))
         assert entropy[::2].mean() < 0.8
         assert entropy[1::2].min() > 2.15
         moved = np.abs(shares(dealt) - dealt.target).sum(axis=1) / 2
@@ -203,7 +203,7 @@ class TestFollowsTheDirichletLaw:
         labels = np.repeat([0, 1, 7], [9000, 990, 10])
         dealt = dirichlet_partition(labels, 50, 0.1, np.random.default_rng(1))
         assert_exact(dealt, 10_000)
-        counts = dealt.label_counts(labels)
+        counts = label_counts(dealt, labels)
         assert counts.sum(axis=0).tolist() == [9000, 990, 0, 0, 0, 0, 0, 10]
 
     def test_entropy_of_known_rows(self) -> None:
@@ -220,25 +220,3 @@ class TestFollowsTheDirichletLaw:
 )
 def test_more_owners_than_images_suffice_for(owners: int, minimum: int, said: str) -> None:
     assert said in complaint(lambda: deal(owners, 1.0, minimum=minimum))
-
-
-class TestFigure:
-    def test_owners_stand_by_main_class(self) -> None:
-        dealt = deal(100, 0.1)
-        shown = holdings(dealt, MNIST)
-        main = shown.counts.argmax(axis=1)
-        assert (np.diff(main) >= 0).all()
-        assert sorted(shown.owner) == list(range(100))
-        assert np.array_equal(shown.counts, dealt.label_counts(MNIST)[shown.owner])
-        assert 1 <= shown.effective_classes.min() <= shown.effective_classes.max() < shown.whole
-        assert shown.whole == pytest.approx(10, abs=0.05)
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize(("owners", "classes"), [(1, 10), (5, 10), (30, 25), (300, 10)])
-    def test_is_drawn(self, tmp_path: Path, owners: int, classes: int) -> None:
-        labels = np.arange(6000) % classes
-        dealt = dirichlet_partition(labels, owners, 0.5, np.random.default_rng(1))
-        names = [f"owner {number}" for number in range(owners)]
-        files = draw_partition(tmp_path, dealt, labels, names)
-        assert [file.name for file in files] == ["partition.png", "partition.svg"]
-        assert all(file.stat().st_size > 5000 for file in files)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.models.linear import FEW, SUMMED, LinearModel
-from noisemarket.federated.models.model import Model
+from noisemarket.federated.models.linear import SUMMED, LinearModel
+from noisemarket.federated.models.model import Model, Records
 from noisemarket.federated.protections import PerRecord, UploadTask
 from noisemarket.ledger.contract import Contract
 from noisemarket.owner.terms import contract_of
@@ -31,31 +31,25 @@ def start(seed: int = 3) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=CLASSES * WIDTH).astype("f4")
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, FEW + 1])
+def steps(model: LinearModel, at: np.ndarray, records: Records, clip: float) -> np.ndarray:
+    [made] = model.record_steps(at, [records], 2.0, clip)
+    return made
+
+
 @pytest.mark.parametrize("count", [1, 2, 7, 30, 131])
 @pytest.mark.parametrize("clip", [0.2, 3.0])
-def test_norms_from_products_are_those_of_the_updates(size: int, count: int, clip: float) -> None:
+def test_norms_from_factors_are_those_of_the_updates(count: int, clip: float) -> None:
     model = LinearModel(CLASSES, WIDTH)
-    records, shards = model.records(*held(count)), PerRecord(size).shards(count)
-    quick = model.clipped_steps(start(), records, shards, 2.0, clip)
-    formed = Model.clipped_steps(model, start(), records, shards, 2.0, clip)
+    records = model.records(*held(count))
+    quick = steps(model, start(), records, clip)
+    [formed] = Model.record_steps(model, start(), [records], 2.0, clip)
     assert quick.dtype == np.float64
     assert np.allclose(quick, formed, rtol=1e-5, atol=1e-6)
-    assert 0.0 < np.linalg.norm(quick) <= shards * clip
-
-
-def test_a_round_again_and_other_rounds_do_not_depend_on_what_was_kept() -> None:
-    model = LinearModel(CLASSES, WIDTH)
-    kept = model.records(*held(50))
-    for seed in (1, 2, 1):
-        fresh = model.records(*held(50))
-        made = (model.clipped_steps(start(seed), own, 25, 3.0, 1.0) for own in (kept, fresh))
-        assert np.array_equal(*made)
+    assert 0.0 < np.linalg.norm(quick) <= count * clip
 
 
 @pytest.mark.parametrize("counts", [(131, 600, 33, 2), (64, *[1] * 9), (40, 40)])
-@pytest.mark.parametrize("size", [1, 2])
-def test_owners_together_upload_the_bits_of_each_alone(counts: tuple[int, ...], size: int) -> None:
+def test_owners_together_upload_the_bits_of_each_alone(counts: tuple[int, ...]) -> None:
     model, seed = LinearModel(10, 200), np.random.SeedSequence(1)
     weights = np.random.default_rng(3).normal(0.0, 0.03, 2000).astype("f4")
 
@@ -69,20 +63,11 @@ def test_owners_together_upload_the_bits_of_each_alone(counts: tuple[int, ...], 
             made.append(UploadTask(model, weights, records, 0.5 * owner, source, seed))
         return made
 
-    protection = PerRecord(size)
+    protection = PerRecord()
     together = list(protection.uploads(tasks()))
     alone = [protection.upload(task) for task in tasks()]
     assert len({upload.tobytes() for upload in alone}) == len(counts)
     assert [upload.tobytes() for upload in together] == [upload.tobytes() for upload in alone]
-
-
-def test_records_that_cancel_do_not_escape_the_clip() -> None:
-    """Two records of one shard that nearly undo each other, each far too long."""
-    model = LinearModel(CLASSES, WIDTH)
-    rows, _ = held(2, length=1e12)
-    rows[1] = rows[0] * np.float32(1.0 + 1e-6)
-    made = model.clipped_steps(np.zeros(35, "f4"), model.records(rows, np.array([0, 1])), 1, 1.0, 1)
-    assert np.linalg.norm(made) <= 1.0
 
 
 def test_residuals_whose_squares_underflow_do_not_escape_the_clip() -> None:
@@ -90,7 +75,7 @@ def test_residuals_whose_squares_underflow_do_not_escape_the_clip() -> None:
     model, row = LinearModel(CLASSES, WIDTH), np.full((1, WIDTH), 1e28, "f4")
     start = np.zeros((CLASSES, WIDTH), "f4")
     start[0] = 60.0 / (WIDTH * 1e28)
-    made = model.clipped_steps(start.reshape(-1), model.records(row, np.array([0])), 1, 8.0, 0.5)
+    made = steps(model, start.reshape(-1), model.records(row, np.array([0])), 0.5)
     assert 0.0 < np.linalg.norm(made) <= 0.5
 
 
@@ -102,19 +87,19 @@ def test_no_rate_lets_one_record_spoil_the_steps_of_others(rate: float) -> None:
         changed = rows.copy()
         changed[7] = odd
         made, other = (
-            model.clipped_steps(start(), model.records(one, labels), 40, rate, 0.5)
+            next(iter(model.record_steps(start(), [model.records(one, labels)], rate, 0.5)))
             for one in (rows, changed)
         )
         assert 0.0 < np.linalg.norm(made - other) <= 1.001
 
 
 def test_the_sensitivity_is_of_the_owners_own_number_of_shards() -> None:
-    for size, records, shards in ((1, 600, 600), (2, 600, 300), (2, 601, 301), (3, 1, 1)):
-        protection = PerRecord(size, clip=0.5)
-        assert protection.shards(records) == shards
-        assert protection.sensitivity(0, records, REPLACE) == pytest.approx(1.0 / shards)
+    for records in (600, 1):
+        protection = PerRecord(clip=0.5)
+        assert protection.shards(records) == records
+        assert protection.sensitivity(0, records, REPLACE) == pytest.approx(1.0 / records)
         rounded = protection.sensitivity(2000, records, REPLACE)
-        assert 1.0 / shards < rounded < 1.01 / shards + 1e-5
+        assert 1.0 / records < rounded < 1.01 / records + 1e-5
     zero = PerRecord().sensitivity(0, 600, Neighbours.ZERO_OUT)
     assert zero == PerRecord().sensitivity(0, 600, REPLACE) / 2
 
@@ -128,9 +113,9 @@ def test_rounding_is_charged_and_hardly_grows_with_the_records() -> None:
 def test_a_sum_of_many_single_steps_is_within_the_rounding_that_is_charged() -> None:
     model, count = LinearModel(CLASSES, WIDTH), 3001  # no whole number of lots
     records, clip = model.records(*held(count)), 0.2
-    made = model.clipped_steps(start(), records, count, 2.0, clip)
+    made = steps(model, start(), records, clip)
     alone = [records.take(np.array([i])) for i in range(count)]
-    exact = sum(model.clipped_steps(start(), one, 1, 2.0, clip) for one in alone)
+    exact = sum(steps(model, start(), one, clip) for one in alone)
     charged = PerRecord(clip=clip).sensitivity(1, count, REPLACE) - 2.0 * clip / count
     assert 0.0 < np.linalg.norm(made - exact) / count < charged / 2.0
 
@@ -157,15 +142,9 @@ def test_a_contract_states_its_own_owners_shards_and_epsilon() -> None:
     assert large.rho_per_round == pytest.approx(2.0 / (600**2 * 0.6**2))
     assert large.epsilon == pytest.approx(0.093, abs=5e-4)
     assert small.epsilon == pytest.approx(0.42, abs=5e-3)
-    pair = contract(600, records_per_shard=2)
-    assert pair.shards == 300
-    assert PerRecord.settings_in(pair.protection_settings) == {
-        "records_per_shard": 2,
-        "clip": 1.0,
-        "rate": 8.0,
-    }
-    again = PerRecord.from_contract(Contract.from_bytes(pair.bytes()).protection_settings)
-    assert again == PerRecord(records_per_shard=2)
+    stated = Contract.from_bytes(contract(600, rate=4.0).bytes()).protection_settings
+    assert PerRecord.settings_in(stated) == {"clip": 1.0, "rate": 4.0}
+    assert PerRecord.from_contract(stated) == PerRecord(rate=4.0)
 
 
 def test_an_owner_of_one_record_has_a_very_large_epsilon_that_is_stated() -> None:
@@ -179,12 +158,6 @@ def test_an_owner_of_one_record_has_a_very_large_epsilon_that_is_stated() -> Non
 def test_a_clip_that_no_noise_can_hide_is_refused(clip: float) -> None:
     with pytest.raises(BadInput, match="clip"):
         PerRecord(clip=clip)
-
-
-@pytest.mark.parametrize("size", [0, -1, 1.5, True])
-def test_records_per_shard_are_a_count(size: int) -> None:
-    with pytest.raises(BadInput, match="records_per_shard"):
-        PerRecord(records_per_shard=size)
 
 
 def test_an_upload_is_the_mean_of_clipped_steps_and_noise() -> None:

@@ -11,7 +11,6 @@ from tests.conformance.protection_suite import ProtectionConformance
 from noisemarket.federated.protections import (
     DPSGD,
     PROTECTIONS,
-    Clipped,
     Paper,
     PerRecord,
     Protection,
@@ -33,10 +32,6 @@ class TestPerRecord(ProtectionConformance):
     protection = PerRecord(clip=0.5, rate=0.3)
 
 
-class TestFewRecords(ProtectionConformance):
-    protection = PerRecord(records_per_shard=3, clip=0.5, rate=0.3)
-
-
 class TestSharded(ProtectionConformance):
     protection = Sharded(records_per_shard=5, clip=0.5, steps=2, rate=0.3)
 
@@ -45,8 +40,8 @@ class TestDPSGD(ProtectionConformance):
     protection = DPSGD(batch=16, rate=0.3, clip=0.7)
 
 
-class TestClipped(ProtectionConformance):
-    protection = Clipped(clip=0.5, batch=16, rate=0.1, epochs=2)
+class TestOneShard(ProtectionConformance):
+    protection = Sharded(records_per_shard=10**6, clip=0.5, steps=2, rate=0.1)
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,11 @@ from noisemarket.federated.models.torch_model import TorchModel
 from noisemarket.federated.protections import (
     DPSGD,
     PROTECTIONS,
-    Clipped,
     Paper,
     PerRecord,
     Protection,
     Sharded,
     UploadTask,
-    clipped,
     dp_sgd,
     paper,
     sharded,
@@ -81,7 +79,7 @@ def test_no_coordinate_is_so_large_that_it_goes_out_without_noise() -> None:
     model, sizes = LinearModel(4, WIDTH), np.full((20, WIDTH), 1 / 6, np.float32)
     records = model.records(sizes, np.arange(20) % 4)
     for made in (
-        DPSGD(batch=10, rate=1e9), Sharded(clip=2.0**20, rate=1e9), Clipped(2.0**20, rate=1e9),
+        DPSGD(batch=10, rate=1e9), Sharded(clip=2.0**20, rate=1e9),
         PerRecord(clip=2.0**20, rate=1e9), DPSGD(batch=10, rate=1e300),
     ):  # fmt: skip
         uploads = [
@@ -150,7 +148,7 @@ ADVERSARIAL = {
 
 def test_names() -> None:
     assert {name: kind.name for name, kind in PROTECTIONS.items()} == {
-        name: name for name in ("per_record", "sharded", "dp_sgd", "clipped", "paper")
+        name: name for name in ("per_record", "sharded", "dp_sgd", "paper")
     }
 
 
@@ -236,10 +234,11 @@ class TestSharded:
         made = [upload(model, self.protection, records(), order=order) for order in (1, 2)]
         assert np.array_equal(*made)
 
-    def test_only_a_clipped_owner_is_hidden_as_a_whole(self) -> None:
-        assert Clipped(clip=1.0).whole_owner
-        for protection in (PerRecord(), Sharded(), Paper(), DPSGD()):
-            assert not protection.whole_owner
+    def test_a_single_shard_hides_the_whole_owner(self) -> None:
+        assert Sharded(records_per_shard=20).whole_owner(20)
+        assert not Sharded(records_per_shard=20).whole_owner(21)
+        for protection in (PerRecord(), Paper(), DPSGD()):
+            assert not protection.whole_owner(1)
 
 
 class TestDPSGD:
@@ -284,17 +283,17 @@ class TestSensitivities:
 def test_neighbours_in_words() -> None:
     replace, zero = Neighbours.REPLACE_ONE, Neighbours.ZERO_OUT
     said = {
-        Sharded().protects(replace),
-        Sharded().protects(zero),
-        DPSGD().protects(zero),
-        Clipped(1.0).protects(replace),
-        Clipped(1.0).protects(zero),
+        Sharded().protects(replace, 600),
+        Sharded().protects(zero, 600),
+        DPSGD().protects(zero, 600),
+        Sharded().protects(replace, 10),
+        Sharded().protects(zero, 10),
     }
     assert len(said) == 5
-    assert DPSGD().protects(replace) == Sharded().protects(replace)
-    assert "its shard" in Sharded().protects(zero)
-    assert all("one record" in Sharded(1).protects(n) for n in Neighbours)
-    assert all("whole data" in Clipped(1.0).protects(n) for n in Neighbours)
+    assert DPSGD().protects(replace, 600) == Sharded().protects(replace, 600)
+    assert "its shard" in Sharded().protects(zero, 600)
+    assert all("one record" in Sharded(1).protects(n, 1) for n in Neighbours)
+    assert all("whole data" in Sharded().protects(n, 10) for n in Neighbours)
 
 
 def test_sharded_bounds_a_convolutional_model_too() -> None:
@@ -324,7 +323,6 @@ class TestSettings:
             ("paper", Paper(16, 0.1, 2)),
             ("sharded", Sharded(8, 0.5, 3, 0.2)),
             ("dp_sgd", DPSGD(16, 0.1, 0.5)),
-            ("clipped", Clipped(0.5, 16, 0.1, 2)),
         ],
     )
     def test_are_read_from_a_scenario(self, name: str, expected: Protection) -> None:
@@ -351,25 +349,20 @@ class TestSettings:
             lambda: DPSGD(clip=math.nan),
             lambda: Paper(rate=0.0),
             lambda: Paper(epochs=10**400),
-            lambda: Clipped(math.inf),
+            lambda: Sharded(clip=math.inf),
         ],
     )
     def test_must_be_positive(self, make: Callable[[], Protection]) -> None:
         with pytest.raises(BadInput, match=r"give a (positive|whole) number"):
             make()
 
-    def test_that_are_needed_must_be_given(self) -> None:
-        with pytest.raises(BadInput, match=r"settings.clip is None: clipped needs it"):
-            Clipped.from_contract({"batch": 4})
-
-    def test_only_clipped_protects_what_others_trained(self) -> None:
-        update = np.full(100, 3.0)
-        assert np.linalg.norm(Clipped(0.5).protect(update, 0.0, SecureNoise())) < 0.5 + 1e-6
-        with pytest.raises(BadInput, match="sharded protects inside the training"):
-            Sharded().protect(update, 0.0, SecureNoise())
+    @pytest.mark.parametrize("step", [3.0, 1e300, math.nan, 0.0])
+    def test_an_update_that_others_trained_is_cut_as_a_whole(self, step: float) -> None:
+        made = Sharded(clip=0.5).protect_whole(np.full(100, step), 0.0, SecureNoise())
+        assert np.linalg.norm(made) == pytest.approx(0.5 if step == 3.0 else 0.0, abs=1e-6)
 
 
-@pytest.mark.parametrize("module", [clipped, data, dp_sgd, paper, sharded])
+@pytest.mark.parametrize("module", [data, dp_sgd, paper, sharded])
 def test_examples_of_docstrings(module: ModuleType) -> None:
     ran = doctest.testmod(module)
     assert ran.attempted > 0

@@ -18,6 +18,7 @@ from noisemarket.federated.aggregation import (
     Noise,
     PublicFigures,
     Weighting,
+    aggregate,
     capped,
     counted,
     default_weight_cap,
@@ -148,3 +149,12 @@ def test_an_owner_that_overstates_its_records_a_hundredfold_gains_little_weight(
         shares.append(weights[0] / weights.sum())
     assert shares[0] == pytest.approx(0.01)
     assert shares[1] < 0.03
+
+
+@pytest.mark.parametrize("present", [20, 5])
+def test_nobody_moves_the_model_by_more_than_the_cap_whoever_else_is_missing(present: int) -> None:
+    shares, cap = np.array([1e6, *[1.0] * 19]), 0.25
+    uploads = {owner: np.eye(20, dtype=np.float32)[owner] for owner in range(present)}
+    moved = aggregate(np.zeros(20), uploads, shares, weight_cap=cap)
+    assert moved[0] == pytest.approx(cap)
+    assert moved.sum() == pytest.approx(1.0)

@@ -33,12 +33,14 @@ def contract_of(owner: OwnerFolder, curator: KeyPair, **more: Any) -> Contract:
     ("changes", "words"),
     [
         ({"owner": "bob"}, "agreed to other owner"),
-        ({"protection": "sharded"}, "clipped"),
-        ({"clip": None}, "settings.clip is None: clipped needs it"),
+        ({"protection": "dp_sgd", "shards": None}, "sharded with one shard"),
+        ({"shards": 2}, "sharded with one shard"),
         ({"rho_per_round": 1.0}, "agreed to other rho_per_round$"),
         ({"rho_cap": 1e9}, "agreed to other rho_cap"),
         ({"epsilon": 0.1}, "agreed to other epsilon$"),
         ({"whole_owner": False}, "agreed to other whole_owner$"),
+        ({"minimum_share": 0.5}, "must pay every delivered round"),
+        ({"missed_rounds": "all_rounds"}, "must pay every delivered round"),
         ({"offered_at": "2020-01-01T00:00:00+00:00", "expires_at": "2020-01-02T00:00:00+00:00"},
          "expired"),
     ],
@@ -81,4 +83,4 @@ def test_the_page_shows_how_a_contract_is_made(tmp_path: Path) -> None:
         assert (one.contract.owner, one.state) == ("north", "signed")
         assert one.contract.rounds == 8
     terms, _ = OwnerFolder("north", tmp_path / "north").terms("job-1")
-    assert (terms.sigma, terms.protection, terms.clip) == (0.4, "clipped", 1.0)
+    assert (terms.sigma, terms.protection, terms.clip) == (0.4, "sharded", 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from tests.flower.overheard import Overheard
 from tests.market.test_private import holds
 
 from noisemarket.errors import BadInput
-from noisemarket.flower.records import content
+from noisemarket.flower.records import content, plain_of
 from noisemarket.market.job import run_market
 from noisemarket.owner.folder import SALE
 from noisemarket.owner.invitations import SaleRecord
@@ -116,7 +117,8 @@ def test_parity_also_where_all_or_nobody_sells(tmp_path: Path, more: dict[str, A
     if {"payoff", "floors", "sizes"} & more.keys():
         assert {name for name, (saving, _) in sold(there).items() if saving > 0}
     if "sizes" in more:
-        prices = {one.content["config"]["price"] for one in second_questions(grid)}
+        asked = [PriceQuestion.read(*plain_of(one)) for one in second_questions(grid)]
+        prices = {one.price for one in asked}
         assert len(prices) > 1, "each is asked about a price of its own"
 
 
@@ -138,8 +140,9 @@ def test_winners_costs_are_nowhere_on_the_curators_side(tmp_path: Path) -> None:
     files = [one for one in folder.rglob("*") if one.is_file() and "owners" not in one.parts]
     assert {"ledger.sqlite", "000001.npz", "traffic.json"} <= {one.name for one in files}
     assert [one.name for one in files if holds(one.read_bytes(), secrets)] == []
+    replies = [plain_of(one)[0]["message"] for one in grid.heard]
     fields = {"key", "stay", "signature", "receipt", "weights"}
-    assert {name for one in grid.heard for part in one.content.values() for name in part} == fields
+    assert {name for one in replies for name in json.loads(str(one))} == fields
     assert not any(said.says(value) for value in own_weights.values())
 
 

@@ -21,8 +21,10 @@ from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.federated.models.cnn import CNN, cnn_of
 from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.flower.owner_app import owner_app
+from noisemarket.flower.records import content
 from noisemarket.market.orders import Order
 from noisemarket.owner.folder import OwnerFolder
+from noisemarket.owner.owner_messages import Update
 
 pytestmark = pytest.mark.process
 
@@ -75,10 +77,14 @@ def test_no_private_number_or_datum_is_in_any_message(
     assert len(grid.sent) == len(grid.heard) == 6
     for message in grid.sent:
         assert set(message.content) == {"arrays", "config"}
-        assert set(message.content["config"]) == {"job", "protocol", "server-round", "sigma"}
+        config = message.content["config"]
+        assert set(config) == {"message", "protocol"}
+        told = {"job", "round_number", "sigma", "weights", "receipt"}
+        assert set(json.loads(str(config["message"]))) == told
     for message in grid.heard:
         assert {name: set(part) for name, part in message.content.items()} == {
-            "arrays": {"weights"}
+            "arrays": {"weights"},
+            "config": {"message"},
         }
     said = Overheard([*grid.sent, *grid.heard])
     assert len(bare.updates) == 6
@@ -111,8 +117,7 @@ def test_rubbish_absence_and_refusal_are_none_and_the_job_goes_on(
         assert (made[0], made[1]) == (None, None)
         assert made[2] is not None
         assert engine.line.meet(0.1) == [0, 2]
-    short = ArrayRecord({"weights": Array(np.ones(3, np.float32))})
-    grid.nodes[100].app = rubbish(RecordDict({"arrays": short}))
+    grid.nodes[100].app = rubbish(content(Update(np.ones(3, np.float32)).plain()))
     done = train_over(grid, order, NAMES, tmp_path / "run", timeout=1, wait=0.1)
     assert done.complete
     assert [one.delivered for one in done.results] == [(2,), (2,)]

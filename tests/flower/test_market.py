@@ -55,6 +55,21 @@ def test_the_same_contracts_and_model_as_the_embedded_market(
         assert charged(folder, name) == [1, 2]
 
 
+def test_an_owner_counts_in_its_own_relation_whatever_the_curator_chose(tmp_path: Path) -> None:
+    """A contract that counts zero-out neighbours costs four times what it says."""
+    folder = tmp_path / "run"
+    scenario = make_scenario(folder, mechanism="uniform", rounds=1, neighbours="zero_out")
+    grid, owners = grid_of(scenario, folder), [own(folder, name) for name in NAMES]
+    for owner in owners:
+        owner.keep_private(owner.private() | {"neighbours": "replace_one"}, renew=True)
+    hold(grid, scenario, folder)
+    for owner in owners:
+        contract = owner.contract(job_of(folder))
+        costs = {line["did"]: line["rho"] for line in owner.wallet().history() if "rho" in line}
+        for did in ("reserve", "spend"):
+            assert costs[did] == pytest.approx(4 * contract.rho_per_round, rel=0.02), did
+
+
 def test_no_secret_is_in_any_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of all requests and replies of a whole job; the curator's secrets do not leave it either."""
     folder = tmp_path / "run"
@@ -106,8 +121,12 @@ def test_no_secret_is_in_any_message(tmp_path: Path, monkeypatch: pytest.MonkeyP
         with np.load(place / "records.npz") as records:
             assert not any(said.says(image.tobytes()) for image in records["images"])
             assert not said.says(records["labels"].tobytes())
-    fields = {"key", "first", "proposals", "signed", "signature", "receipt", "weights"}
-    assert {name for one in grid.heard for part in one.content.values() for name in part} == fields
+    replies = [one.content for one in grid.heard]
+    texts = [json.loads(str(one["config"]["message"])) for one in replies]
+    fields = {"key", "batch", "signature", "receipt", "weights"}
+    assert {name for text in texts for name in text} == fields
+    arrays = {name for one in replies if "arrays" in one for name in one["arrays"]}
+    assert arrays == {"proposals", "signed", "weights"}
 
 
 def test_the_curator_needs_no_owners_secret(embedded: Path, tmp_path: Path) -> None:

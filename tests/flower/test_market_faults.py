@@ -26,6 +26,8 @@ from noisemarket.flower import flower_channel as channel
 from noisemarket.flower.curator_app import hold_market, market_over_flower
 from noisemarket.flower.host_files import CURATOR
 from noisemarket.flower.line import Bounds
+from noisemarket.flower.records import content as content_of
+from noisemarket.flower.records import plain_of
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
@@ -39,10 +41,10 @@ pytestmark = pytest.mark.process
 
 RUBBISH = [
     RecordDict(),
-    RecordDict({"config": ConfigRecord({"first": 0, "signature": "0" * 128, "key": "x"})}),
+    RecordDict({"config": ConfigRecord({"message": '{"batch": 0, "key": "x"}'})}),
     RecordDict(
         {
-            "config": ConfigRecord({"first": 0}),
+            "config": ConfigRecord({"message": '{"batch": 0}'}),
             "arrays": ArrayRecord(
                 {
                     "proposals": Array(np.full(50, 250, np.uint8)),
@@ -286,11 +288,9 @@ def test_a_wrong_signature_is_no_signature(tmp_path: Path) -> None:
     def forged(message: Message, number: int) -> Message:
         reply = honest(message, number)
         if message.metadata.message_type == "query.contract":
-            good = str(reply.content["config"]["signature"])
-            bad = ("1" if good[0] != "1" else "2") + good[1:]
-            return Message(
-                RecordDict({"config": ConfigRecord({"signature": bad})}), reply_to=message
-            )
+            good = said.Signature.read(*plain_of(reply)).signature
+            bad = said.Signature(("1" if good[0] != "1" else "2") + good[1:])
+            return Message(content_of(bad.plain()), reply_to=message)
         return reply
 
     grid.nodes[100].answer = forged  # type: ignore[method-assign]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import sys
@@ -29,11 +30,11 @@ pytestmark = pytest.mark.process
 Config = dict[str, Any]
 
 
-def ask(weights: np.ndarray, **config: Any) -> Message:
-    told = {"job": JOB, "server-round": 1, "sigma": 0.1} | config
-    record = ConfigRecord({key: value for key, value in told.items() if value is not None})
+def ask(weights: np.ndarray, **change: Any) -> Message:
+    told = {"job": JOB, "round_number": 1, "sigma": 0.1, "weights": "weights"} | change
     arrays = ArrayRecord({"weights": Array(weights)})
-    return Message(RecordDict({"arrays": arrays, "config": record}), 1, "train")
+    config = ConfigRecord({"message": json.dumps(told)})
+    return Message(RecordDict({"arrays": arrays, "config": config}), 1, "train")
 
 
 def call(config: Config, message: Message, models: Any = small) -> Message:
@@ -62,8 +63,8 @@ def test_uploads_are_the_embedded_engines_bit_by_bit(
     for number in (1, 2):
         for index, name in enumerate(NAMES):
             sigma = float(order.job.sigma[index])
-            reply = call(owners[name], ask(weights, **{"server-round": number, "sigma": sigma}))
-            assert list(reply.content) == ["arrays"]
+            reply = call(owners[name], ask(weights, **{"round_number": number, "sigma": sigma}))
+            assert list(reply.content) == ["config", "arrays"]
             upload = reply.content["arrays"]["weights"].numpy()
             assert upload.dtype == np.float32
             assert np.array_equal(upload, expected[number][index])
@@ -74,17 +75,17 @@ def test_uploads_are_the_embedded_engines_bit_by_bit(
     ("change", "reason"),
     [
         ({"sigma": 0.05}, "sigma is not the contracted one"),
-        ({"sigma": "0.1"}, "sigma is not a number"),
+        ({"sigma": "0.1"}, "the sigma cannot be read"),
         ({"job": "job-2"}, "no contract in this job"),
         ({"job": "../../carla/jobs/job-1"}, "no such job"),
-        ({"job": 1}, "names no job"),
-        ({"server-round": -1}, "names no round"),
-        ({"server-round": 0}, "names no round"),
-        ({"server-round": True}, "names no round"),
-        ({"server-round": None}, "names no round"),
-        ({"server-round": None, "round": 1}, "names no round"),
-        ({"server-round": 3}, "no such round"),
-        ({"server-round": 99999}, "no such round"),
+        ({"job": 1}, "the job cannot be read"),
+        ({"round_number": -1}, "round number cannot be read"),
+        ({"round_number": 0}, "round number cannot be read"),
+        ({"round_number": True}, "round number cannot be read"),
+        ({"round_number": None}, "round number cannot be read"),
+        ({"round_number": None, "round": 1}, "round number cannot be read"),
+        ({"round_number": 3}, "no such round"),
+        ({"round_number": 99999}, "no such round"),
     ],
 )
 def test_what_is_not_in_the_contract_is_refused_and_costs_nothing(
@@ -130,7 +131,7 @@ def test_no_noise_serves_for_two_updates_whatever_app_asks(tmp_path: Path) -> No
     first = start(order)
 
     def upload(weights: np.ndarray, models: Any, number: int = 1) -> np.ndarray:
-        task = {"server-round": number, "sigma": 50.0}
+        task = {"round_number": number, "sigma": 50.0}
         reply = call(config, ask(weights, **task), models)
         return np.array(reply.content["arrays"]["weights"].numpy())
 
@@ -201,7 +202,7 @@ def test_a_spent_budget_is_refused_without_saying_how_much(tmp_path: Path) -> No
     )  # a round costs 12.5 + ...
     agree(folder, terms, {"index": 0, "seed": 0, "model": {}})
     config = {"owner": "anna", "owner-folder": str(tmp_path)}
-    numbers = [{"server-round": number} for number in range(1, 9)]
+    numbers = [{"round_number": number} for number in range(1, 9)]
     replies = [call(config, ask(start(order), **number)) for number in numbers]
     errors = [reply.error for reply in replies if reply.has_error()]
     assert 0 < len(errors) < 8

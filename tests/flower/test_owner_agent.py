@@ -39,6 +39,7 @@ from noisemarket.owner.owner_messages import (
     Proposals,
     Question,
     Quotes,
+    Signature,
 )
 from noisemarket.owner.terms import Plan
 from noisemarket.pricing.messages import QuoteBatch
@@ -76,7 +77,7 @@ class Offered:
         return Receipt.of(self.curator, self.contract, stage, Head(7, "7" * 64), paid)
 
     def signature(self) -> str:
-        return str(self.offer(self.contract).content["config"]["signature"])
+        return Signature.read(*plain_of(self.offer(self.contract))).signature
 
 
 def stop_at_offers(scenario: Scenario, folder: Path) -> Offered:
@@ -275,9 +276,9 @@ def test_an_offer_of_an_earlier_job_is_refused(offered: Offered, tmp_path: Path)
     assert not second.offer(second.contract).has_error()
 
 
-@pytest.mark.parametrize("noise", ["not bytes", b"{}", b"\xff"])
+@pytest.mark.parametrize("noise", ["not JSON", b"{}", "{}", '{"contract": {}, "plan": {}}'])
 def test_an_offer_that_cannot_be_read_is_refused(standing: Offered, noise: object) -> None:
-    reply = standing.send(ContractOffer.kind, content(({"contract": noise, "plan": "{}"}, {})))
+    reply = standing.send(ContractOffer.kind, content(({"message": noise}, {})))
     assert "cannot be read" in str(reply.error.reason)
     plan = {"index": 0, "seed": 1, "model": {"channels": "x"}}
     reply = standing.offer(standing.contract, plan)
@@ -325,11 +326,11 @@ def test_nothing_is_kept_or_settled_without_a_contract(offered: Offered) -> None
         ({"owner": "x" * 20_000}, "cannot be read"),
         ({"job": "../x"}, "no such job"),
     ):
-        text = json.dumps(receipt.to_dict() | change)
-        reply = offered.send(JobSettled.kind, content(({"receipt": text}, {})))
+        text = json.dumps({"receipt": receipt.to_dict() | change})
+        reply = offered.send(JobSettled.kind, content(({"message": text}, {})))
         assert reason in str(reply.error.reason), change
     for text in (b"", 1, "", "[]", "[" * 50_000):
-        reply = offered.send(JobSettled.kind, content(({"receipt": text}, {})))
+        reply = offered.send(JobSettled.kind, content(({"message": text}, {})))
         assert "cannot be read" in str(reply.error.reason)
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from flwr.app import Message
 from tests.flower.market_common import dying, grid_of, hold, make_scenario
 from tests.support.agreed import charges as charged
 
+from noisemarket.flower.records import content, plain_of
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.receipts import UploadReceipt
 from noisemarket.market.channel import UploadBook
 from noisemarket.owner.folder import OwnerFolder
+from noisemarket.owner.owner_messages import Train
 
 pytestmark = pytest.mark.training
 
@@ -102,6 +106,7 @@ def test_after_the_settlement_an_owner_trains_no_more(tmp_path: Path) -> None:
     hold(grid, scenario, folder)
     asked = [one for one in grid.sent if one.metadata.message_type == "train"][-1]
     number = asked.metadata.dst_node_id
-    asked.content["config"]["server-round"] = 1
-    reply = grid.nodes[number].answer(asked, number)
+    first = replace(Train.read(*plain_of(asked)), round_number=1)
+    again = Message(content(first.plain()), number, first.kind)
+    reply = grid.nodes[number].answer(again, number)
     assert reply.error.reason == "the job is settled"

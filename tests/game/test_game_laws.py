@@ -16,7 +16,6 @@ from noisemarket.game.equilibrium import (
     signed_equilibrium,
 )
 from noisemarket.game.levels import FloatArray, Levels
-from noisemarket.game.population import DataOwner, Population
 from noisemarket.game.protocol import Contracts, Games, Protocol, games
 from noisemarket.game.sides import SLACK, CuratorSide, OwnerSide
 from noisemarket.scenario import Scenario
@@ -171,26 +170,6 @@ class TestPrivateInformation:
         np.testing.assert_array_equal(keen.owner_side().payoffs(), reluctant.owner_side().payoffs())
         hopes = [environment.games().owner_hopes for environment in (keen, reluctant)]
         np.testing.assert_array_equal(*hopes)
-
-    def test_an_owner_shown_keeps_its_secrets(self) -> None:
-        owner = DataOwner("anna", privacy_cost=3.14159, data_size=600.0, beta=1.5, markup=0.27182)
-        for shown in (repr(owner), str(owner), f"{owner}"):
-            assert "anna" in shown
-            assert "3.14" not in shown
-            assert "0.27" not in shown
-            assert "cost" not in shown
-            assert "markup" not in shown
-
-    def test_so_do_the_owners_of_a_population(self) -> None:
-        columns = {
-            name: np.array([value])
-            for name, value in (
-                ("privacy_cost", 3.14159), ("data_size", 600.0), ("beta", 1.5), ("markup", 0.27182),
-            )
-        }  # fmt: skip
-        (owner,) = Population.of(["anna"], columns)
-        assert owner == DataOwner("anna", 3.14159, 600.0, 1.5, 0.27182)
-        assert "3.14" not in repr(owner)
 
 
 def test_games_hold_one_table_per_owner() -> None:

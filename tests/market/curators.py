@@ -1,13 +1,14 @@
 """Curators at once on the same owners, killed at random: what their wallets must hold.
 
-    python -m tests.market.curators --kills 300 --curators 8 --seed 7        (make torture)
-    python -m tests.market.curators --kills 20 --curators 2 --engine flower
+    python -m tests.market.curators --kills 300                    (all three: make torture)
+    python -m tests.market.curators --kills 300 --curators 2
+    python -m tests.market.curators --kills 20 --curators 2 --wave 5 --engine flower
 
 Every curator is a process that runs a job of its own with the same lasting owners, whose budget is
-too small for all of the jobs. With ``--engine flower`` it is a ServerApp, whose owners answer in
-workers of Flower's simulation, and these are killed with it. Processes are killed and started again
-until every job is done, or nobody has privacy left for it. After every kill this must hold for
-every owner's wallet:
+too small for all of the jobs: the last get more noise, or no owner. With ``--engine flower`` it
+is a ServerApp, whose owners answer in workers of Flower's simulation, and these are killed with it.
+Processes are killed and started again until every job is done, or nobody has privacy left for it.
+After every kill this must hold for every owner's wallet:
 
 - no line is lost or changed, and reserved plus spent is within the budget;
 - what was spent is what dp_accounting composes of the same releases, to 1e-9;
@@ -194,8 +195,8 @@ def wave(
                 left[folder] = begin(images, folder, root, budget, engine)
         look(root, budget)
         ended_well(root, done)
-        if not done or len(done) == curators:
-            raise Violation(f"{len(done)} of {curators} jobs were done: the budget decides nothing")
+        if not done:
+            raise Violation(f"none of {curators} jobs was done")
     finally:
         for pid in left.values():
             end(pid)

@@ -18,7 +18,7 @@ from tests.market.common import events, scenario
 from noisemarket.ledger.store import Ledger
 from noisemarket.market.events import RoundTrained
 from noisemarket.market.inspection import UploadInspector
-from noisemarket.market.offers import Curator
+from noisemarket.market.offers import ReceiptBook
 from noisemarket.owner.simulated import SimulatedOwner
 from noisemarket.scenario import Scenario
 
@@ -28,7 +28,7 @@ COSTS = {"a": 1.7654321, "b": 2.7351462, "c": 3.8162735}
 MARKUPS = {"a": 0.1357911, "b": 0.2468351, "c": 0.3792846}
 WEIGHTS = {"quality_weight": 0.6182934, "quality_value": 0.2083716, "payment_cost": 0.1294857}
 OWN = {name: [COSTS[name], MARKUPS[name]] for name in COSTS}
-KINDS = (Curator, UploadInspector, SimulatedOwner, Ledger)
+KINDS = (ReceiptBook, UploadInspector, SimulatedOwner, Ledger)
 ALL_OWN = [value for values in OWN.values() for value in values]
 
 
@@ -120,7 +120,7 @@ def test_the_search_finds_what_is_there(seen: dict[str, Any]) -> None:
     assert all(len(values) > 3 for kinds in seen["inside"].values() for values in kinds)
 
 
-@pytest.mark.parametrize("kind", [Curator, UploadInspector, Ledger])
+@pytest.mark.parametrize("kind", [ReceiptBook, UploadInspector, Ledger])
 def test_no_object_of_the_curator_leads_to_an_owners_secret(
     seen: dict[str, Any], kind: type
 ) -> None:

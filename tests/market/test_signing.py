@@ -32,7 +32,7 @@ from noisemarket.market.events import (
     Signed,
 )
 from noisemarket.market.negotiation import negotiate
-from noisemarket.market.offers import Curator, work_of
+from noisemarket.market.offers import countersign, work_of
 from noisemarket.market.orders import prepare
 from noisemarket.market.run_folder import MarketFolder
 from noisemarket.owner.agent import OwnerAgent
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.training
 class Parties:
     """A curator and an owner, with all that it takes to make their contract."""
 
-    curator: Curator
+    curator: KeyPair
     owner: OwnerAgent
     stated: dict[str, Any]
     budget: PrivacyBudget
@@ -67,13 +67,13 @@ def parties(images: Path, folder: Path) -> Parties:
     MarketFolder(folder).prepare()
     path = owner_folder(folder / "owners", "0")
     owner = OwnerAgent(OwnerFolder("0", path, one_job=True))
-    curator = Curator(folder / "curator")
+    curator = KeyPair.obtain(folder / "curator")
     stated = {
         **work_of(market.scenario, len(market.environment)),
         "job": "job",
         "owner": "0",
         "owner_key": owner.public_key,
-        "curator_key": curator.public_key,
+        "curator_key": curator.public_hex,
         "saving": first.saving,
         "sigma": order.job.sigma[0],
         "payment": to_micro(first.payment),
@@ -123,11 +123,11 @@ def test_an_owner_signs_only_what_it_agreed(images: Path, tmp_path: Path) -> Non
         (name,) = change
         with pytest.raises(Declined, match=f"owner 0 agreed to other {name}$"):
             both.sign(changed(good, **change))
-    signed = both.curator.countersign(good, both.sign(good))
-    signed.verify(both.owner.public_key, both.curator.public_key)
-    receipt = both.curator.receipt(good, "signed", Head(3, "3" * 64), None)
-    kept = both.owner.keep(signed, both.curator.public_key, receipt)
-    kept.check(both.curator.public_key, owner=True)
+    signed = countersign(both.curator, good, both.sign(good))
+    signed.verify(both.owner.public_key, both.curator.public_hex)
+    receipt = Receipt.of(both.curator, good, "signed", Head(3, "3" * 64), None)
+    kept = both.owner.keep(signed, both.curator.public_hex, receipt)
+    kept.check(both.curator.public_hex, owner=True)
 
 
 def test_nobody_signs_a_contract_that_has_expired(images: Path, tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_nobody_signs_a_contract_that_has_expired(images: Path, tmp_path: Path) 
         both.sign(late)
     signature = both.owner.folder.key.sign("owner", late)
     with pytest.raises(BadInput, match="has passed: start a new job"):
-        both.curator.countersign(late, signature)
+        countersign(both.curator, late, signature)
 
 
 def test_what_is_not_on_the_ledger_is_in_no_owners_hands(
@@ -183,9 +183,9 @@ def test_forged_and_replayed_signatures(images: Path, tmp_path: Path) -> None:
         (changed(good, job="another"), signature),
     ):
         with pytest.raises(BadSignature, match="is not signed by its owner"):
-            curator.countersign(contract, given)
-    signed = curator.countersign(good, signature)
-    receipt = curator.receipt(good, "signed", Head(3, "3" * 64), None)
+            countersign(curator, contract, given)
+    signed = countersign(curator, good, signature)
+    receipt = Receipt.of(curator, good, "signed", Head(3, "3" * 64), None)
     other = changed(good, curator_key=thief.public_hex)
     for broken in (
         SignedContract(good, signature, signature),  # the owner's own, in the curator's place
@@ -193,16 +193,16 @@ def test_forged_and_replayed_signatures(images: Path, tmp_path: Path) -> None:
         SignedContract(dearer, signature, signed.curator_signature),
     ):
         with pytest.raises(Declined, match="the curator's signature does not hold"):
-            owner.keep(broken, curator.public_key, receipt)
+            owner.keep(broken, curator.public_hex, receipt)
     assert not (owner.folder.path / "contract.json").exists()
     for of, said in (
         (changed(receipt, paid=5), "the curator's signature does not hold"),
         (Receipt.of(thief, good, "signed", receipt.noted), "the curator's signature does not hold"),
-        (curator.receipt(good, "settled", receipt.noted, 5), "is not of this contract"),
-        (curator.receipt(dearer, "signed", receipt.noted, None), "is not of this contract"),
+        (Receipt.of(curator, good, "settled", receipt.noted, 5), "is not of this contract"),
+        (Receipt.of(curator, dearer, "signed", receipt.noted, None), "is not of this contract"),
     ):
         with pytest.raises(Declined, match=said):
-            owner.keep(signed, curator.public_key, of)
+            owner.keep(signed, curator.public_hex, of)
     assert owner.folder.receipts(good.job) == []
 
 

@@ -230,6 +230,13 @@ class TestWeighting:
         with pytest.raises(BadInput, match=r"training.weighting is heavy: choose one of: noise"):
             scenario(weighting="heavy")
 
+    def test_of_an_owner_with_hardly_any_noise_is_capped(self) -> None:
+        wanted = scenario(weighting="noise", owners=12)
+        sigma = np.array([0.001, *[0.6] * 11])
+        plan = order(wanted, wanted.environment(), sigma, data=flat(), model=Net).plan
+        assert plan.weight_cap == 2 / 12
+        assert plan.shares.max() / plan.shares.sum() == pytest.approx(2 / 12)
+
 
 class TestReady:
     def test_other_bytes_are_not_scaled_by_mnists_constants(self) -> None:
@@ -324,7 +331,7 @@ class TestCap:
 
     def test_owners_stop_at_the_cap_each_by_itself(self) -> None:
         """At sigma 0.2 a round costs a quarter of what it costs at 0.1; sigma 0 costs anything."""
-        one = (2 / 8) ** 2 / 2 / 0.2**2
+        one = (2 / 30) ** 2 / 2 / 0.2**2
         result = train(
             scenario(rounds=9, rho_cap=5 * one), sigma=[0.1, 0.2, 0.0, 0.2], data=flat(), workers=1
         )  # fmt: skip
@@ -339,7 +346,7 @@ class TestCap:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(accountant, "TOLERANCE", 0.2)
-        cost = (2 / 8) ** 2 / 2 / 0.2**2
+        cost = (2 / 30) ** 2 / 2 / 0.2**2
         given: dict[str, Any] = {"sigma": 0.2, "data": flat(), "workers": 1}
         for rounds, spent in ((1, 0), (2, 4)):
             result = train(scenario(rounds=rounds, rho_cap=1.8 * cost), **given)

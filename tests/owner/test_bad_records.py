@@ -26,7 +26,7 @@ PLAN = {"index": 0, "seed": 0, "model": {"kind": "linear", "classes": 3, "dimens
 def test_bad_records_are_declined(features: np.ndarray, said: str, tmp_path: Path) -> None:
     folder = OwnerFolder("anna", tmp_path)
     folder.keep_records(features, np.zeros(len(features), np.int64))
-    terms = contract("anna", protection="per_record", settings={"records_per_shard": 1})
+    terms = contract("anna", protection="per_record", settings={"rate": 8.0})
     with pytest.raises(Declined, match=said):
         OwnRound(folder, terms, PLAN, maker_of)
 
@@ -39,7 +39,7 @@ def test_a_class_that_the_model_does_not_have_is_declined(
     """Else it would fail in every round, after the charge, and tell so each time."""
     folder, shape = OwnerFolder("anna", tmp_path), (2, 4) if "kind" in model else (2, 1, 16, 16)
     folder.keep_records(np.zeros(shape, "f4"), np.array([0, label]))
-    terms = contract("anna", protection="per_record", settings={"records_per_shard": 1})
+    terms = contract("anna", protection="per_record", settings={"rate": 8.0})
     with pytest.raises(Declined, match="classes that the model does not have"):
         OwnRound(folder, terms, {**PLAN, "model": model}, maker_of)
 
@@ -47,6 +47,6 @@ def test_a_class_that_the_model_does_not_have_is_declined(
 def test_an_owner_of_one_record_can_train(tmp_path: Path) -> None:
     folder = OwnerFolder("anna", tmp_path)
     folder.keep_records(np.array([[0.6, 0.8, 0.0, 0.0]], "f4"), np.zeros(1, np.int64))
-    terms = contract("anna", protection="per_record", settings={"records_per_shard": 1})
+    terms = contract("anna", protection="per_record", settings={"rate": 8.0})
     mine = OwnRound(folder, terms, PLAN, maker_of)
     assert mine.budget.sensitivity == pytest.approx(2.0, rel=1e-5)

@@ -284,11 +284,11 @@ def test_a_target_that_cannot_be_reached_is_refused_in_one_sentence() -> None:
         r"with noise 0.1, for up to 1600:",
     ):
         ClockAuction.of(environment, Demand(target=99.0))
-    with pytest.raises(BadInput, match=r"90.0 is out of reach, the 7 owners who would sell"):
+    with pytest.raises(BadInput, match=r"90.0 is out of reach, the 7 owners that would sell"):
         play(environment, Demand(target=90.0))
     few = Scenario.from_preset("market", owners=20, surface="features-mnist").environment()
     with pytest.raises(
-        BadInput, match=r"85.0 is out of reach, the one owner who would sell brings"
+        BadInput, match=r"85.0 is out of reach, the one owner that would sell brings"
     ):
         play(few, Demand(target=85.0))
 
@@ -400,7 +400,7 @@ def test_one_owner_alone_sells_or_not_by_what_it_is_worth() -> None:
 def test_where_no_owner_is_willing_nobody_sells() -> None:
     environment = market("alike", privacy_cost=90.0)
     assert not play(environment, Demand()).signed.any()
-    with pytest.raises(BadInput, match=r"is out of reach, the 0 owners who would sell"):
+    with pytest.raises(BadInput, match=r"is out of reach, the 0 owners that would sell"):
         play(environment, Demand(target=93.0))
 
 

@@ -18,8 +18,7 @@ from noisemarket.game.sides import SLACK
 from noisemarket.game.value import worth
 from noisemarket.market.negotiation import Negotiation, negotiate, run_options
 from noisemarket.pricing import MECHANISMS
-from noisemarket.pricing.dypp import Learned, play_batch
-from noisemarket.pricing.totals import work_through
+from noisemarket.pricing.dypp import Learned, play_batch, work_through
 from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.compiled

@@ -32,10 +32,10 @@ def test_the_nearest_trade_of_one_owner() -> None:
             asked = 1.2 * WEIGHT * cost * 0.1 * j / INCOME
             worth = 0.6 * 0.2 * (quality[n, j] - quality[n, 0]) / MONEY
             best = max(best, (worth / asked, asked, worth, 0.6 - 0.1 * j))
-    said = why_nothing(market, Demand(), joint=False)
+    said = why_nothing(market, Demand(), joint=False, currency="EUR")
     assert said == (
-        f"No trade pays: the cheapest owner asks {best[1]:,.2f} to lower its noise to {best[3]:g}, "
-        f"which is worth {best[2]:,.2f} to the curator."
+        f"No trade pays: the cheapest owner asks {best[1]:,.2f} EUR to lower its noise to "
+        f"{best[3]:g}, which is worth {best[2]:,.2f} EUR to the curator."
     )
     assert best[1] > best[2]
 
@@ -81,15 +81,15 @@ def test_the_nearest_sale_for_one_model(surface: str) -> None:
         else (f"the {-count} cheapest owners ask", " each", "their")
     )
     assert why_nothing(market, Demand(floor=0.1), joint=True) == (
-        f"No trade pays: {who} {asked:,.2f}{each} to lower {its} noise to 0.1, which is worth "
-        f"{worth:,.2f}{each} to the curator."
+        f"No trade pays: {who} {asked:,.2f} units{each} to lower {its} noise to 0.1, which is "
+        f"worth {worth:,.2f} units{each} to the curator."
     )
 
 
 @pytest.mark.parametrize(
     ("demand", "said"),
     [
-        (Demand(budget=0.5), "The budget of 0.5 pays nobody: the cheapest owner asks "),
+        (Demand(budget=0.5), "The budget of 0.5 units pays nobody: the cheapest owner asks "),
         (Demand(target=70.0), "Nothing is bought: no seller is needed for a quality of 70 %."),
     ],
 )

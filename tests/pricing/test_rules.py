@@ -59,7 +59,7 @@ class TestLongRuns:
 class TestByMessages:
     """The loop plays a game by messages as the players on two machines do."""
 
-    @pytest.mark.parametrize("rule", [*RULES, "own"])
+    @pytest.mark.parametrize("rule", RULES)
     @pytest.mark.parametrize("preset", ["market", "paper", "changing"])
     def test_the_same_contracts_as_by_quotes_and_proposals(self, rule: str, preset: str) -> None:
         environment = market(
@@ -67,7 +67,7 @@ class TestByMessages:
             change_at=250 if preset == "changing" else None,
         )  # fmt: skip
         config = PlayConfig(FAST, 400, seed=5, window=100, interactions_per_message=30)
-        mechanism = Learned(Exp3 if rule == "own" else rule)
+        mechanism = Learned(rule)
         by_loop = mechanism.run(environment, RunOptions(config))
         asker = ArrayAsker(environment, config.seed)
         by_quotes = mechanism.run(environment, RunOptions(config, asker=asker))
@@ -83,13 +83,13 @@ class TestFirstValues:
     def test_learners_start_from_optimism_times_the_best_they_can_conceive(self) -> None:
         table = make_table("9x8", "signed")
         games = table.phases[0]
-        config = PlayConfig(FAST, 1, seed=0, owner_optimism=1.3, curator_optimism=0.5)
+        config = PlayConfig(FAST, 1, seed=0, optimism=1.3)
         owner, curator = first_values(RULES["wolf_phc"], games, config)
         assert owner.shape == (3, 8, 9)
         assert curator.shape == (3, 9, 8)
         for n in range(3):
             assert (owner[n] == 1.3 * games.owner_hopes[n].max()).all()
-            assert (curator[n] == 0.5 * games.curator_hopes[n].max()).all()
+            assert (curator[n] == 1.3 * games.curator_hopes[n].max()).all()
 
     def test_greedy_starts_from_what_it_hopes_for(self) -> None:
         games = make_table("9x8", "signed").phases[0]
@@ -234,7 +234,6 @@ class TestARuleOfOnesOwn:
     def test_it_passes_the_whole_suite(self) -> None:
         suite = RuleConformance()
         for rule in (Exp3, AlwaysFirst):
-            suite.test_compiled_and_plain_play_the_same_trajectory(rule, "signed", "9x8")
             suite.test_policies_are_distributions(rule, "signed", "2x2")
             suite.test_seed_and_key_matter_to_rules_that_roll_dice_and_to_no_other(rule, "signed")
             suite.test_reordering_owners_reorders_results(rule, "simultaneous", "two phases")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
@@ -19,7 +20,7 @@ from noisemarket.market.negotiation import negotiate, run_options
 from noisemarket.market.orders import within_budget
 from noisemarket.pricing import MECHANISMS
 from noisemarket.pricing.asker import ArrayAsker
-from noisemarket.pricing.auctions import Award
+from noisemarket.pricing.auctions import SealedBids
 from noisemarket.pricing.mechanism import Demand
 from noisemarket.scenario import Scenario
 
@@ -38,6 +39,7 @@ KINDS = {
     "a curator who pays anything": {"privacy_cost": CHEAP, "quality_weight": 1.0},
 }
 BUDGETS = [None, 9.0, 26.0]
+Award = Callable[[IntArray], Contracts]
 
 
 @cache
@@ -50,10 +52,13 @@ def award(name: str, environment: Environment, budget: float | None) -> tuple[Aw
     """What a mechanism makes of bids, and the level down to which it buys."""
     options = run_options(Scenario.from_preset("market"))
     options = replace(options, demand=Demand(floor=0.1, budget=budget))
+    mechanism = MECHANISMS[name]
+    if isinstance(mechanism, SealedBids):
+        return mechanism.award(environment, options, 5), 5
 
     def contracts(bids: IntArray) -> Contracts:
         answers = replace(options, asker=Bidders(environment, bids))
-        return MECHANISMS[name].run(environment, answers).contracts
+        return mechanism.run(environment, answers).contracts
 
     return contracts, 5
 

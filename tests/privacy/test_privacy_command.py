@@ -32,12 +32,12 @@ def test_table_over_sigma() -> None:
 
 
 def test_both_ways() -> None:
-    document = answer("records_per_shard=12", sigma=0.3, epsilon=2.0)
+    document = answer("protection=sharded", "records_per_shard=12", sigma=0.3, epsilon=2.0)
     assert document["at_sigma"]["rho_per_round"] == pytest.approx(2 / (50 * 0.3) ** 2)
     assert document["at_sigma"]["rho_total"] == pytest.approx(60 / (50 * 0.3) ** 2)
     needed = document["for_epsilon"]
     assert needed["epsilon"] == pytest.approx(2.0)
-    back = answer("records_per_shard=12", sigma=needed["sigma"])
+    back = answer("protection=sharded", "records_per_shard=12", sigma=needed["sigma"])
     assert back["at_sigma"] == needed
 
 
@@ -53,8 +53,11 @@ def test_neighbours_are_named() -> None:
     assert zero["at_sigma"]["rho_total"] == pytest.approx(one["at_sigma"]["rho_total"] / 4)
     assert zero["neighbours"] == "zero_out"
     assert "gradient zeroed out" in zero["protects"]
-    assert "its shard" in answer("neighbours=zero_out", "records_per_shard=2")["protects"]
-    whole = answer("protection=clipped", sigma=0.3)
+    assert (
+        "its shard"
+        in answer("neighbours=zero_out", "protection=sharded", "records_per_shard=2")["protects"]
+    )
+    whole = answer("protection=sharded", "records_per_shard=600", sigma=0.3)
     assert whole["protects"] == "the owner's whole data, replaced by any other"
     assert whole["at_sigma"]["epsilon"] > 100
 

@@ -158,7 +158,7 @@ class TestPopulationFilesInScenarios:
         for elsewhere in (folder.parent, folder, folder / "people"):
             monkeypatch.chdir(elsewhere)
             environment = load_scenario(folder / "job.toml").environment()
-            assert [owner.name for owner in environment.population] == ["anna", "bert"]
+            assert list(environment.population.names) == ["anna", "bert"]
 
     def test_a_relative_scenario_path_works_too(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch

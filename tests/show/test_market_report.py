@@ -117,16 +117,13 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Any:
     ) -> Any:
         canvases: list[Any] = []
         monkeypatch.setattr(market_report, "save", lambda canvas, *_: canvases.append(canvas) or [])
-        monkeypatch.setattr(market_report, "draw_partition", lambda *_: [])
         rows = [owner_row(i, 0.5, *one) for i, one in enumerate(sellers)]
         if names:
             rows = [replace(row, owner=name) for row, name in zip(rows, names, strict=True)]
         rows += [owner_row(i, 0.0, 0.093, 0.0) for i in range(len(rows), 100)]
-        order = SimpleNamespace(job=SimpleNamespace(partition=None, data=SimpleNamespace(
-            train_labels=None)), names=())  # fmt: skip
         outcome: Any = SimpleNamespace(
             negotiation=game, mechanism=game.scenario.mechanism, owners=rows,
-            results=results(82.0), order=order, currency="EUR",
+            results=results(82.0), currency="EUR",
         )  # fmt: skip
         others = [
             alternative(UNIFORM, 0.6), alternative(MARKET, 0.4), alternative("clock", 0.3),

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.partition import label_counts
 from tests.commands import (
     PATIENCE,
     assert_sentence,
@@ -167,7 +168,7 @@ def test_every_owner_gets_the_point(images: Path) -> None:
     assert (made.job.seed, made.job.noise) == (5, "simulated")
     assert all(budget.rho_cap == float("inf") for budget in made.budgets), "no cap holds here"
     labels = made.job.data.train_labels
-    uneven, even = (one.job.partition.label_counts(labels).std(axis=1) for one in (made, other))
+    uneven, even = (label_counts(one.job.partition, labels).std(axis=1) for one in (made, other))
     assert uneven.mean() > 2 * even.mean()
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from noisemarket.cli.calibrate import _numbers as numbers
 from noisemarket.errors import BadInput
-from noisemarket.study.calibrate import Grid, Setting, spread
+from noisemarket.study.calibrate import Grid, Setting
 
 
 class TestGrid:
@@ -20,17 +18,6 @@ class TestGrid:
         assert len(settings) == len(set(settings)) == len(grid) == 18
         assert [one.seed for one in settings] == [7] * 9 + [8] * 9
         assert settings[9:] == [Setting(one.sigma, one.beta, 8) for one in settings[:9]]
-
-    def test_an_early_stop_leaves_the_curve_at_beta_1(self) -> None:
-        grid = Grid((0.6, 0.0, 0.3, 0.1), (10.0, 0.1, 1.0, 3.0), 1)
-        settings = list(grid.settings(1))
-        assert [one.beta for one in settings[:4]] == [1.0] * 4
-        assert [one.sigma for one in settings[:4]] == [0.0, 0.6, 0.3, 0.1]
-        assert [one.beta for one in settings[4::4]] == [10.0, 0.1, 3.0]
-
-    @given(st.lists(st.floats(-5, 5), min_size=1, max_size=9, unique=True))
-    def test_spread_is_an_order_of_all(self, values: list[float]) -> None:
-        assert sorted(spread(values, 0.0)) == list(range(len(values)))
 
     @pytest.mark.parametrize(
         ("sigmas", "betas", "seeds", "said"),

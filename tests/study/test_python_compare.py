@@ -1,4 +1,4 @@
-"""``nm.compare``: mechanisms of one's own among names, with training and without."""
+"""``nm.compare``: mechanisms of one's own among names."""
 
 from __future__ import annotations
 
@@ -52,54 +52,47 @@ def scenario(tmp_path_factory: pytest.TempPathFactory) -> Scenario:
     )  # fmt: skip
 
 
-class TestGame:
+class TestDecisions:
     @pytest.mark.compiled
     def test_ones_own_stand_among_names(self, scenario: Scenario) -> None:
-        rows = nm.compare(
-            scenario, mechanisms=["equilibrium", Gifts(), Lowest], seeds=[3, 8],
-            budgets=[None, 10.0], train=False,
-        )  # fmt: skip
-        cases = [(row.mechanism, row.seed, row.budget) for row in rows]
-        names = ("uniform", "equilibrium", "Gifts", "Lowest")
+        parts = module.parts_of(["equilibrium", Gifts(), Lowest])
+        plan = module.plan_of(scenario, parts, [3, 8], [None, 10.0])
+        made = [*module.decisions(scenario, plan, parts=parts)]
+        cases = [(one.mechanism, one.seed, one.budget) for one in made]
+        names = ("equilibrium", "Gifts", "Lowest")
         assert cases == [(n, s, b) for s in (3, 8) for n in names for b in (None, 10.0)]
-        for row in rows:
-            assert row.budget is None or row.paid <= row.budget
-            if row.mechanism == "Gifts":
-                assert (row.sellers, row.paid, row.worse_off) == (4, 0.0, 4)
-                assert row.mean_saving == pytest.approx(0.15)
-                assert row.model_quality > 0 < row.predicted_value
-            if row.mechanism in ("uniform", "Lowest"):
-                assert (row.sellers, row.paid, row.predicted_value, row.owners_surplus) == (
-                    0,
-                    0,
-                    0,
-                    0,
-                )
+        for one in made:
+            assert one.budget is None or one.paid <= one.budget
+            if one.mechanism == "Gifts":
+                assert (one.sellers, one.paid, one.worse_off) == (4, 0.0, 4)
+                assert one.sigma.tolist() == pytest.approx([0.45] * 4)
+                assert one.predicted_value > 0
+            if one.mechanism == "Lowest":
+                assert (one.sellers, one.paid, one.predicted_value) == (0, 0, 0)
+                assert one.owners_surplus == 0
 
-    def test_a_row_is_what_negotiate_comes_to(self, scenario: Scenario) -> None:
-        found = nm.compare(
-            scenario, mechanisms=["equilibrium"], seeds=[5], budgets=[None], train=False
-        )  # fmt: skip
+    def test_a_decision_is_what_negotiate_comes_to(self, scenario: Scenario) -> None:
+        plan = module.Plan(("equilibrium",), (None,), (5,))
+        (one,) = module.decisions(scenario, plan)
         seeded = scenario.model_copy(update={"seed": 5})
         expected = nm.negotiate(seeded, mechanism="equilibrium").learned
-        row = found[-1]
-        assert row.paid == pytest.approx(expected.total_payment)
-        assert row.curator_gain == pytest.approx(expected.curator_gain)
-        assert row.model_quality == pytest.approx(expected.model_quality)
-        assert row.owners_surplus == pytest.approx(expected.owners_surplus)
+        assert one.paid == pytest.approx(expected.total_payment)
+        assert one.predicted_value == pytest.approx(expected.predicted_value)
+        assert one.owners_surplus == pytest.approx(expected.owners_surplus)
 
     def test_defaults_are_those_of_the_command(self, scenario: Scenario) -> None:
         market = scenario.market.model_copy(update={"budget": 12.0})
         limited = scenario.model_copy(update={"market": market, "seed": 4})
-        for given, budgets in ((scenario, [30.0, 100.0, 300.0]), (limited, [12.0])):
-            rows = nm.compare(given, mechanisms=["uniform"], train=False)
-            seeds = range(given.seed, given.seed + 10)
-            assert [(r.seed, r.budget) for r in rows] == [(s, b) for s in seeds for b in budgets]
+        for given, budgets in ((scenario, (30.0, 100.0, 300.0)), (limited, (12.0,))):
+            plan = module.plan_of(given, module.parts_of(["uniform"]))
+            assert plan.seeds == tuple(range(given.seed, given.seed + 10))
+            assert plan.budgets == budgets
 
     @pytest.mark.compiled
     def test_stopping_it_is_an_interruption(self, scenario: Scenario) -> None:
+        plan = module.Plan(("dypp",), (None,), (1,))
         with pytest.raises(Interrupted):
-            nm.compare(scenario, mechanisms=["dypp"], seeds=1, train=False, stop=lambda: True)
+            next(module.decisions(scenario, plan, stop=lambda: True))
 
 
 @pytest.mark.parametrize(
@@ -121,10 +114,9 @@ class TestGame:
         ({"workers": 0}, "workers is 0"),
     ],
 )
-@pytest.mark.parametrize("train", [True, False])
-def test_bad_arguments_are_refused(given: dict[str, Any], said: str, train: bool) -> None:
+def test_bad_arguments_are_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(BadInput, match=said):
-        nm.compare(**{"mechanisms": ["uniform"], **given, "train": train})
+        nm.compare(**{"mechanisms": ["uniform"], **given})
 
 
 @pytest.mark.training

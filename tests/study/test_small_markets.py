@@ -19,26 +19,25 @@ def test_points_are_those_of_training_under_the_contracts(tmp_path: Path) -> Non
         "market", owners=3, data_size=30, rounds=2, surface="printed", data=str(images),
         iterations=50,
     )  # fmt: skip
-    names = ("equilibrium", "greedy")
-    rows = measured(scenario, names, (1, 2), 2, tmp_path / "kept", workers=1)
+    names, kept = ("equilibrium", "greedy"), tmp_path / "kept"
+    rows = measured(scenario, names, (1, 2), 1, kept, workers=1)
     assert [(row["seed"], row["mechanism"]) for row in rows] == [
         (seed, name) for seed in (1, 2) for name in names
     ]
-    for row in rows:
+    privacy = scenario.privacy.model_copy(update={"noise": "simulated"})
+    alone = train(scenario.model_copy(update={"privacy": privacy}), sigma=0.6, workers=1)
+    last = alone.rounds[-1]
+    assert rows[0]["no_trade"] == (last.averaged or last.score).accuracy
+    drawn = measured(scenario, names, (1,), 2, kept, workers=1)
+    for row, before in zip(drawn, rows, strict=False):
         assert len(row["points_of_draws"]) == 2
+        assert row["points_of_draws"][0] == before["points"], "resumed from what was kept"
         assert row["points"] == pytest.approx(sum(row["points_of_draws"]) / 2)
         assert row["points"] == pytest.approx(row["accuracy"] - row["no_trade"])
         if row["mechanism"] == "greedy":  # it buys nothing
             assert (row["sellers"], row["paid"], row["points"]) == (0, 0.0, 0.0)
         else:
             assert row["sellers"] > 0 < row["paid"]
-    privacy = scenario.privacy.model_copy(update={"noise": "simulated"})
-    alone = train(scenario.model_copy(update={"privacy": privacy}), sigma=0.6, workers=1)
-    last, (first, *_) = alone.rounds[-1], rows
-    (single,) = measured(scenario, ("greedy",), (1,), 1, tmp_path / "single", workers=1)
-    assert single["no_trade"] == (last.averaged or last.score).accuracy
-    again = measured(scenario, names, (1,), 2, tmp_path / "kept", workers=1)
-    assert again[0] == first, "resumed from what was kept"
 
 
 def test_a_population_below_no_trade_is_counted() -> None:

@@ -46,9 +46,8 @@ class Buggy(Protection):
             raise AttributeError(name)
         return getattr(self.right, name)  # settings such as clip, rate and shards
 
-    @property
-    def whole_owner(self) -> bool:
-        return self.right.whole_owner
+    def whole_owner(self, records: int) -> bool:
+        return self.right.whole_owner(records)
 
     @property
     def noise_in_steps(self) -> bool:
@@ -66,8 +65,8 @@ class Buggy(Protection):
     def reach(self, records: int) -> float:
         return self.right.reach(records)
 
-    def protects(self, neighbours: Neighbours) -> str:
-        return self.right.protects(neighbours)
+    def protects(self, neighbours: Neighbours, records: int) -> str:
+        return self.right.protects(neighbours, records)
 
 
 def bugs_of(protection: Protection) -> tuple[str, ...]:

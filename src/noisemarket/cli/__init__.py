@@ -31,6 +31,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Entry point: one clear sentence and exit code 2 for bad input, never a traceback."""
     if arguments is None:  # called as a command, not by a program
         gc.set_threshold(100_000)  # imports make many objects and no garbage
+        # Products here are small: a second thread would mostly wait for them, busily.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         _quiet()
     import typer
 

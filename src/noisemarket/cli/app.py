@@ -33,7 +33,7 @@ EXAMPLES: dict[Callable[..., object], list[str]] = {
                 "reproduce mine.toml --out runs/claims"],
     calibrate: ["calibrate --sigmas 0,0.3,0.6 --seeds 3 --name mine"],
     audit: ["audit --set protection=sharded"],
-    privacy: ["privacy --sigma 0.3", "privacy --epsilon 2 --set protection=clipped",
+    privacy: ["privacy --sigma 0.3", "privacy --epsilon 2 --set protection=sharded",
               "privacy --rho 0.1 --rho 0.25"],
     export: ["export runs/demo --to tensorboard", "export runs/demo --to csv --out tables"],
     scenario: ["scenario --preset paper > mine.toml", "scenario --explain"],
@@ -52,8 +52,8 @@ GROUPS: dict[str, tuple[str, list[Callable[..., object]]]] = {
         [data.describe, data.check],
     ),
     "flower": (
-        "Run the market over Flower: simulated on this machine, or between hosts.",
-        [flower.up, flower.app, flower.key, flower.check],
+        "Run the market over Flower between hosts; run --engine flower simulates it here.",
+        [flower.app, flower.key, flower.check],
     ),
 }
 

@@ -29,9 +29,6 @@ def audit(
         Option(help="Noise scale to audit at; by default one at which bugs show best."),
     ] = None,
     trials: Annotated[int, Option(help="Uploads per canary and arm.")] = 1000,
-    confidence: Annotated[
-        float, Option(help="Least probability that a correct protection passes.")
-    ] = 0.999,
     seed: opt.Seed = None,
     out: opt.Out = None,
     overwrite: opt.Overwrite = False,
@@ -54,7 +51,6 @@ def audit(
         account.protection_of(scenario),
         sigma=sigma,
         trials=trials,
-        confidence=confidence,
         delta=scenario.privacy.delta,
         seed=scenario.seed,
         target=target,

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from noisemarket.scenario import Scenario
 
 RECORD = {
-    ("features", "per_record"): 0.5, ("features", "clipped"): 0.8, ("features", "paper"): 0.8,
+    ("features", "per_record"): 0.5, ("features", "paper"): 0.8,
     ("features", "dp_sgd"): 3.5, ("features", "sharded"): 16.0,
-    ("cnn", "clipped"): 65.0, ("cnn", "paper"): 50.0, ("cnn", "dp_sgd"): 190.0,
+    ("cnn", "paper"): 50.0, ("cnn", "dp_sgd"): 190.0,
     ("cnn", "sharded"): 140.0,
 }  # fmt: skip
 """CPU microseconds that a record takes in one pass, by model and protection: measured on MNIST with

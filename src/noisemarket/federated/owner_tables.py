@@ -35,6 +35,7 @@ from noisemarket.federated.table_files import (
     place_of,
     read_table,
 )
+from noisemarket.files import stamp
 
 TEST = "test"
 RESERVED = (TEST, "owners")
@@ -66,8 +67,9 @@ def is_tables(path: Path) -> bool:
 
 def load_tables(path: Path) -> Dataset:
     """The owners' own records in a folder or a file, and the test records; the last is cached."""
-    inputs = _inputs(path)
-    return _load(path, tuple((file, *_stamp(file)) for file in inputs))
+    folder = path if path.is_dir() else path.parent
+    inputs = [folder / COLUMNS, *_files(folder)]
+    return _load(path, tuple((file, *stamp(file)) for file in inputs))
 
 
 @lru_cache(maxsize=1)
@@ -202,22 +204,6 @@ def _description(folder: Path) -> Description:
         )
         raise BadInput("data", str(folder), remedy)
     return Description.read(folder / COLUMNS)
-
-
-def _inputs(path: Path) -> list[Path]:
-    folder = path if path.is_dir() else path.parent
-    return [folder / COLUMNS, path, *_files(folder)] if path.is_dir() else [
-        folder / COLUMNS, path, *(folder / f"{TEST}{suffix}" for suffix in SUFFIXES),
-    ]  # fmt: skip
-
-
-def _stamp(path: Path) -> tuple[int, ...]:
-    """Tells a file from any other, and from itself once it has changed; empty if it is missing."""
-    try:
-        seen = path.stat()
-    except OSError:
-        return ()
-    return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
 
 
 # Whole tables

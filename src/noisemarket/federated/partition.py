@@ -53,14 +53,6 @@ class Partition:
     def sizes(self) -> IntArray:
         return np.array([len(own) for own in self.indices], dtype=np.int64)
 
-    def label_counts(self, labels: ArrayLike) -> IntArray:
-        """How many images of each class each owner holds, (owners, classes)."""
-        known = np.asarray(labels)
-        columns = int(known.max()) + 1
-        cells = np.repeat(np.arange(len(self)), self.sizes) * columns
-        cells += known[np.concatenate(self.indices)]
-        return np.bincount(cells, minlength=len(self) * columns).reshape(len(self), columns)
-
 
 def dirichlet_partition(
     labels: ArrayLike,
@@ -139,15 +131,6 @@ def owner_sizes(images: int, shares: FloatArray, minimum: int) -> IntArray:
     sizes = np.full(len(shares), minimum, dtype=np.int64)
     sizes[order[raised:]] = given
     return sizes
-
-
-def label_entropy(counts: ArrayLike) -> FloatArray:
-    """Entropy in nats of each row's label proportions: 0 for one class, log Y for Y even ones."""
-    from scipy.special import entr  # slow to import, as above
-
-    values: FloatArray = np.asarray(counts, dtype=float)
-    entropy: FloatArray = entr(values / values.sum(axis=1, keepdims=True)).sum(axis=1)
-    return entropy
 
 
 def _log_dirichlet(alpha: FloatArray, rng: np.random.Generator) -> FloatArray:

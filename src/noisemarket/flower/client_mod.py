@@ -9,7 +9,8 @@ hide one record among many at less noise, the protection must sit inside the tra
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
@@ -20,9 +21,9 @@ from noisemarket.flower.owner_app import public_errors
 from noisemarket.flower.records import config_of
 from noisemarket.owner.agent import own_terms
 from noisemarket.owner.folder import Arrays, Declined, OwnerFolder
-from noisemarket.owner.owner_messages import Train, round_of
+from noisemarket.owner.owner_messages import Train
 from noisemarket.owner.round import released
-from noisemarket.owner.terms import budget_of, protection_of
+from noisemarket.owner.terms import budget_of, single_shard
 from noisemarket.privacy.noise import NoiseSource, round_noise
 
 Call = Callable[[Message, Context], Message]
@@ -51,10 +52,10 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
         def protected(message: Message, context: Context) -> Message:
             if not (config := config_of(message)):
                 raise Declined("the message has no config")
-            task = Train(*round_of(config), np.empty(0))
+            task = Train(*_round_of(config), np.empty(0))
             folder = OwnerFolder.of(context.node_config)
             contract, plan = own_terms(folder, task)
-            protection = protection_of(contract)
+            protection = single_shard(contract)
             given = message.content.get(arrays)
             if not isinstance(given, ArrayRecord) or not given:
                 raise Declined("the message has no model")
@@ -75,7 +76,7 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
                 before = model.vector(start)
                 update = model.vector(trained) - before
                 own = round_noise(noise, plan["index"], task.round_number)
-                return model.arrays(before + protection.protect(update, contract.sigma, own))
+                return model.arrays(before + protection.protect_whole(update, contract.sigma, own))
 
             number = task.round_number
             budget = budget_of(contract, size, 1, folder.neighbours())
@@ -87,6 +88,18 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
         return protected(message, context)
 
     return mod
+
+
+def _round_of(config: Mapping[str, Any]) -> tuple[str, int, float | None]:
+    """The job, the round and the expected sigma of a message, each checked."""
+    job, sigma, number = (config.get(name) for name in ("job", "sigma", "server-round"))
+    if not isinstance(job, str):
+        raise Declined("the message names no job")
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number < 2**31:
+        raise Declined("the message names no round")
+    if sigma is not None and not isinstance(sigma, float):
+        raise Declined("sigma is not a number")
+    return job, number, sigma
 
 
 def parameters(arrays: ArrayRecord) -> int:

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flwr.app import ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import ArrayRecord, RecordDict
 
 from noisemarket.errors import NoisemarketError
 from noisemarket.federated.engine import Job, Score, Weights, score_of
@@ -23,7 +23,7 @@ from noisemarket.market.channel import Channel
 from noisemarket.market.orders import Order
 from noisemarket.market.run_folder import JOURNAL, MarketFolder
 from noisemarket.owner.folder import Declined
-from noisemarket.owner.owner_messages import PROTOCOL, Question, Refused, Reply, Train
+from noisemarket.owner.owner_messages import PROTOCOL, Question, Refused, Reply
 
 if TYPE_CHECKING:
     from flwr.serverapp import Grid
@@ -113,15 +113,13 @@ def _reply(question: Question, said: Said) -> Reply:
 def _contents(questions: Mapping[int, Question]) -> dict[int, RecordDict]:
     """The questions as Flower's records. A global model is one record for all who train from it:
     a house gets it once."""
-    models: dict[int, ArrayRecord] = {}
+    plain = {index: one.plain() for index, one in questions.items()}
+    records: dict[tuple[int, ...], ArrayRecord] = {}
     contents = {}
-    for index, one in questions.items():
-        if isinstance(one, Train):
-            if id(one.weights) not in models:
-                models[id(one.weights)] = array_record(one.plain()[1])
-            named = ConfigRecord({**one.config(), "protocol": PROTOCOL})
-            contents[index] = RecordDict({"config": named, "arrays": models[id(one.weights)]})
-        else:
-            config, arrays = one.plain()
-            contents[index] = content(({**config, "protocol": PROTOCOL}, arrays))
+    for index, (config, arrays) in plain.items():
+        same = tuple(map(id, arrays.values()))
+        if same not in records:
+            records[same] = array_record(arrays)
+        named = {**config, "protocol": PROTOCOL}
+        contents[index] = content((named, arrays), records[same])
     return contents

@@ -27,20 +27,20 @@ HELLO = "query.hello"
 """The kind of the message that asks a node without a name who it is."""
 
 
-def content(plain: Plain) -> RecordDict:
-    """Settings and arrays as Flower's records."""
+def content(plain: Plain, record: ArrayRecord | None = None) -> RecordDict:
+    """Settings and arrays as the content of a message; ``record`` if the arrays are in one."""
     config, arrays = plain
-    out = RecordDict()
-    if config:
-        out["config"] = ConfigRecord(config)
+    out = RecordDict({"config": ConfigRecord(config)})
     if arrays:
-        out["arrays"] = array_record(arrays)
+        out["arrays"] = record or array_record(arrays)
     return out
 
 
 def array_record(arrays: Mapping[str, NDArray[Any]]) -> ArrayRecord:
-    """Arrays as a record."""
-    return ArrayRecord({name: Array(one) for name, one in arrays.items()})
+    """Arrays as a record. Models go in single precision."""
+    with np.errstate(over="ignore"):  # a model that has diverged may become infinite
+        sent = {n: one.astype("f4") if one.dtype == "f8" else one for n, one in arrays.items()}
+    return ArrayRecord({name: Array(one) for name, one in sent.items()})
 
 
 def plain_of(message: Said) -> Plain:

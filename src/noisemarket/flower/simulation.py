@@ -77,8 +77,8 @@ def deal_out(
     scenario, environment, job = market.scenario, market.environment, market.order.job
     configs: dict[str, NodeConfig] = {}
     numbers = list(own_numbers(market))
-    for index, owner in enumerate(environment.population):
-        folder = OwnerFolder(owner.name, owner_folder(root, owner.name))
+    for index, name in enumerate(map(str, environment.population.names)):
+        folder = OwnerFolder(name, owner_folder(root, name))
         private_folder(folder.path)
         own = records_of(market, index)
         if not (folder.path / RECORDS).exists() or folder.records_digest() != own:
@@ -86,7 +86,7 @@ def deal_out(
             images = job.data.ready(job.data.train_images[held])
             folder.keep_records(images, job.data.train_labels[held], digest=np.array(own))
         folder.keep_private(numbers[index], renew=renew)
-        config: dict[str, Value] = {"owner": owner.name, "owner-folder": str(folder.path.resolve())}
+        config: dict[str, Value] = {"owner": name, "owner-folder": str(folder.path.resolve())}
         if curator_key:
             config["curator-key"] = curator_key
         if math.isfinite(cap := market.order.budgets[index].rho_cap):
@@ -95,7 +95,7 @@ def deal_out(
             config["allow-unbounded"] = True
         if scenario.privacy.noise == "simulated":
             config["allow-simulated"] = True
-        configs[owner.name] = config
+        configs[name] = config
     return configs
 
 

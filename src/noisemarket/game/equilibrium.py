@@ -76,7 +76,7 @@ class CheapestDeals:
 
     @classmethod
     def between(cls, owners: OwnerSide, curator: CuratorSide) -> CheapestDeals:
-        """The same by both sides' limits, without tables, for owners who answer without error."""
+        """The same by both sides' limits, without tables, for owners that answer without error."""
         least = owners.reserves()
         signed = least <= curator.limits()
         payment = np.where(signed, least, 0)

@@ -190,23 +190,12 @@ _HIGHEST_ELSE = 1e30
 
 
 @dataclass(frozen=True)
-class DataOwner:
-    """One owner: privacy cost, markup and floor are its secrets, beta and data size describe its
-    data. The floor is the least noise that it keeps, whatever it is paid."""
-
-    name: str
-    privacy_cost: float = field(repr=False)
-    data_size: float
-    beta: float
-    markup: float = field(repr=False)
-    floor: float = field(default=0.0, repr=False)
-
-
-@dataclass(frozen=True)
 class Population:
     """All owners of a job, one array per field.
 
-    ``key`` names each owner's random numbers and follows it, so that order does not matter.
+    Privacy cost, markup and floor are an owner's secrets; beta and data size describe its data. The
+    floor is the least noise that it keeps, whatever it is paid. ``key`` names its random numbers
+    and follows it, so that order does not matter.
     """
 
     names: Sequence[str] | range
@@ -219,11 +208,6 @@ class Population:
 
     def __len__(self) -> int:
         return len(self.key)
-
-    def __iter__(self) -> Iterator[DataOwner]:
-        for i in range(len(self)):
-            values = {name: float(getattr(self, name)[i]) for name in FIELDS}
-            yield DataOwner(name=str(self.names[i]), **values)
 
     @classmethod
     def of(cls, names: Sequence[str] | range, columns: Mapping[str, FloatArray]) -> Population:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
 from noisemarket.errors import BadInput, BadSignature
-from noisemarket.files import digest, unusable
+from noisemarket.files import digest, read_text
 from noisemarket.ledger.contract import Amount, Contract, Document, PublicKey, canonical
 from noisemarket.ledger.entries import Head
 from noisemarket.ledger.keys import KeyPair, seal_is_valid
@@ -97,10 +97,6 @@ class Receipt(Document):
         keys = contract.curator_key, contract.owner_key
         return said == (contract.job, contract.owner, contract.id, *keys, stage)
 
-    @classmethod
-    def from_json(cls, text: str) -> Receipt:
-        return cls.from_dict(_parsed(text))
-
 
 class UploadReceipt(Document):
     """Which upload of an owner came last, in the curator's word before a round or the settlement.
@@ -134,10 +130,6 @@ class UploadReceipt(Document):
         named = (self.contract, self.before) == (contract.id, before)
         return named and seal_is_valid(_UPLOAD, self.bytes(), contract.curator_key, self.signature)
 
-    @classmethod
-    def from_json(cls, text: str) -> UploadReceipt:
-        return cls.from_dict(_parsed(text))
-
 
 def upload_digest(upload: NDArray[Any]) -> str:
     """What tells an upload from every other."""
@@ -145,21 +137,10 @@ def upload_digest(upload: NDArray[Any]) -> str:
     return digest(form, np.ascontiguousarray(upload).tobytes()).hex()
 
 
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise BadInput("receipt", "the text", "give a receipt in JSON.") from None
-
-
 def load_receipt(path: str | Path) -> Receipt:
     """The receipt in a file."""
+    text = read_text("receipt", path)
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        shown = problem if isinstance(problem, OSError) else OSError("is not text")
-        raise unusable("receipt", path, "read", shown) from None
-    try:
-        return Receipt.from_json(text)
-    except BadInput:
+        return Receipt.from_dict(json.loads(text))
+    except (ValueError, RecursionError, BadInput):
         raise BadInput("receipt", str(path), "is not a receipt: give one of an owner.") from None

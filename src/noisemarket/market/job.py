@@ -26,11 +26,11 @@ from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.database import LEDGER_FILE
 from noisemarket.ledger.entries import SETTLED, SIGNED, SIMULATED
-from noisemarket.ledger.keys import SignedContract
+from noisemarket.ledger.keys import KeyPair, SignedContract
 from noisemarket.ledger.money import MOST, UNITS, prices
 from noisemarket.ledger.queries import documents, signatures
 from noisemarket.ledger.settlement import settle
-from noisemarket.ledger.store import Ledger
+from noisemarket.ledger.store import Ledger, open_ledger
 from noisemarket.market import events
 from noisemarket.market.channel import (
     Channel,
@@ -46,9 +46,9 @@ from noisemarket.market.lasting import with_lasting_owners
 from noisemarket.market.local_engine import LocalEngine
 from noisemarket.market.negotiation import OWNERS_COLUMNS, Negotiation, run_options, trace_csv
 from noisemarket.market.offers import (
-    Curator,
     ReceiptBook,
     RoundBeginning,
+    countersign,
     record,
     refuse_expired,
     round_entries,
@@ -75,8 +75,8 @@ from noisemarket.market.run_folder import (
     JobManifest,
     MarketFolder,
 )
-from noisemarket.owner.invitations import JobInvitation
-from noisemarket.owner.terms import CURRENCY, WEIGHTS, contract_of, contracted, fits
+from noisemarket.owner.invitations import JobInvitation, drawn_up
+from noisemarket.owner.terms import CURRENCY, WEIGHTS, fits
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.clock import floor_level
 from noisemarket.pricing.mechanism import Watch
@@ -166,10 +166,10 @@ def _steps(
     with exclusive(folder.curator, "folder"), EventFile(folder.curator / EVENTS) as file:
         resumed = (folder.path / JOB).exists()
         manifest = folder.manifest(ledger_url)
-        curator = Curator(key)
-        with curator.ledger(folder.ledger(manifest), folder.curator / HEAD) as ledger:
+        curator, where = KeyPair.obtain(key), folder.ledger(manifest)
+        with open_ledger(where, curator=curator, note=folder.curator / HEAD) as ledger:
             book = ReceiptBook(curator, ledger, folder.curator)
-            book.check(channel.noted(manifest.job, curator.public_key))
+            book.check(channel.noted(manifest.job, curator.public_hex))
             names = [str(name) for name in market.environment.population.names]
             owners = Owners(channel, names, folder.curator)
             job = _OpenJob(market, folder, owners, manifest, curator, ledger, book, threads, stop)
@@ -211,7 +211,7 @@ class _OpenJob:
     folder: MarketFolder
     owners: Owners
     manifest: JobManifest
-    curator: Curator
+    curator: KeyPair
     ledger: Ledger
     book: ReceiptBook
     threads: int | None
@@ -227,7 +227,7 @@ class _OpenJob:
         work[WEIGHTS] = self.market.order.job.first_weights().size
         if scenario.market.currency != UNITS:
             work[CURRENCY] = scenario.market.currency
-        invitation = JobInvitation(manifest.job, curator.public_key, work, levels)
+        invitation = JobInvitation(manifest.job, curator.public_hex, work, levels)
         negotiation = self._negotiate(invitation, watch)
         if not negotiation.agreement.complete:
             raise Interrupted("stopped while negotiating; nothing was signed yet.")
@@ -256,7 +256,7 @@ class _OpenJob:
             about["privacy_cap"] = cap
         if (currency := scenario.market.currency) != UNITS:
             about["currency"] = currency
-        self.ledger.append([entries.opened(manifest.job, most, curator.public_key, keys, **about)])
+        self.ledger.append([entries.opened(manifest.job, most, curator.public_hex, keys, **about)])
         yield events.Opened(manifest.job, len(keys), order.plan.rounds, budget, resumed)
         yield events.Negotiated(len(deals), trades, int(moved.sum()), total, played)
         clock.lap("negotiate")
@@ -388,28 +388,16 @@ class _OpenJob:
 
         Whenever it is drawn up it is the same, so a job can resume.
         """
-        levels, manifest = invitation.levels, self.manifest
-        amounts = prices(levels.payments)
+        manifest, drafts = self.manifest, {}
         before = {known.owner: known.id for known in documents(self.ledger, manifest.job)}
-        drafts = {}
         for index, name in enumerate(order.names):
             if name not in keys:
                 continue
-            saving = deals.saving[index]
-            stated = {
-                **contracted(invitation.work),
-                "job": manifest.job,
-                "owner": name,
-                "owner_key": keys[name],
-                "curator_key": invitation.curator_key,
-                "saving": float(levels.savings[saving]),
-                "sigma": levels.sigma_left(saving),
-                "payment": amounts[deals.payment[index]],
-                "offered_at": manifest.opened_at,
-                "expires_at": manifest.expires_at,
-            }
             records = int(order.job.partition.sizes[index])
-            draft = contract_of(stated, order.budgets[index], records)
+            draft = drawn_up(
+                invitation, name, keys[name], (int(deals.saving[index]), int(deals.payment[index])),
+                (manifest.opened_at, manifest.expires_at), order.budgets[index], records,
+            )  # fmt: skip
             if before.get(name, draft.id) != draft.id:
                 remedy = "has signed another contract in this job: restore its scenario."
                 raise BadInput("owner", name, remedy)
@@ -434,7 +422,7 @@ class _OpenJob:
                 if index not in new
             }
             for index, signature in self.owners.sign(new, order).items():
-                signed[index] = self.curator.countersign(new[index], signature)
+                signed[index] = countersign(self.curator, new[index], signature)
             signed = dict(sorted(signed.items()))
             record(self.ledger, signed.values())
             issued = self.book.issue({index: one.contract for index, one in signed.items()}, SIGNED)
@@ -507,9 +495,11 @@ class _OpenJob:
 
     def _uploads(self, contracts: Mapping[int, Contract], state: State) -> UploadBook | None:
         """The book of the uploads that came; none for owners that this process acts for."""
+        if self.owners.channel.simulated:
+            return None
         received = state.inspector.get("received", {})
-        simulated = self.owners.channel.simulated
-        return None if simulated else self.curator.uploads(contracts, received)
+        known = {int(owner): (int(number), str(name)) for owner, (number, name) in received.items()}
+        return UploadBook(self.curator, {index: one.id for index, one in contracts.items()}, known)
 
     def _settle(
         self,

@@ -199,7 +199,8 @@ class Negotiation:
     def why_nothing(self) -> str:
         """A sentence on why nothing was bought, for one party that knows all secrets."""
         joint = find_mechanism(self.scenario.mechanism).joint
-        return why_nothing(self.environment, run_options(self.scenario).demand, joint=joint)
+        demand, currency = run_options(self.scenario).demand, self.scenario.market.currency
+        return why_nothing(self.environment, demand, joint=joint, currency=currency)
 
     def outcome(self) -> dict[str, object]:
         """What was reached, without the exact answers to compare it with."""
@@ -293,8 +294,7 @@ def run_options(
         settings=learning.settings(),
         iterations=learning.iterations,
         seed=scenario.play_seed(),
-        owner_optimism=learning.optimism,
-        curator_optimism=learning.optimism,
+        optimism=learning.optimism,
         trace_every=TRACE_EVERY * -(-learning.iterations // (TRACE_EVERY * MOST_POINTS)),
         window=learning.window,
         interactions_per_message=learning.interactions_per_message,

@@ -1,6 +1,6 @@
 """The curator as a party to contracts: draw up, sign, record, and give receipts.
 
-``Curator`` does it for a market's job. For an app of one's own, whose owners train under
+For an app of one's own, whose owners train under
 ``flower.client_mod``, there are ``draft_clipped`` and ``record_contracts``: the curator sends the
 draft to the owner, the owner signs it (``OwnerAgent.accept_without_game``) and sends its signature
 back, and the curator records it, where the app of the curator finds it.
@@ -22,7 +22,7 @@ from typing import Any
 from noisemarket.errors import BadInput
 from noisemarket.federated.aggregation import COUNT_CAP
 from noisemarket.federated.columns import Description
-from noisemarket.federated.protections import Clipped
+from noisemarket.federated.protections import Sharded
 from noisemarket.federated.rounds import RoundResult, State
 from noisemarket.files import JsonLines, read_json_lines
 from noisemarket.ledger import entries
@@ -31,8 +31,7 @@ from noisemarket.ledger.entries import BEGUN, ROUND_KINDS, SETTLED, Head
 from noisemarket.ledger.keys import CURATOR, KeyPair, SignedContract
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.ledger.settlement import Verdict
-from noisemarket.ledger.store import Ledger, open_ledger
-from noisemarket.market.channel import UploadBook
+from noisemarket.ledger.store import Ledger
 from noisemarket.market.inspection import SAME_NOISE, UploadInspector
 from noisemarket.market.orders import weight_cap_of
 from noisemarket.owner.terms import contract_of
@@ -42,39 +41,12 @@ from noisemarket.scenario import Scenario
 from noisemarket.scenario.account import protection_of
 
 
-class Curator:
-    """The curator as a party to contracts. Of owners it knows name and public key."""
-
-    def __init__(self, folder: Path) -> None:
-        self._key = KeyPair.obtain(folder)
-
-    @property
-    def public_key(self) -> str:
-        """What others know it by."""
-        return self._key.public_hex
-
-    def ledger(self, where: str, note: Path) -> Ledger:
-        """A ledger that this curator seals, and whose head it notes in a file."""
-        return open_ledger(where, curator=self._key, note=note)
-
-    def countersign(self, contract: Contract, owner_signature: str) -> SignedContract:
-        """Sign what the owner has signed."""
-        refuse_expired(contract)
-        signature = self._key.sign(CURATOR, contract)
-        signed = SignedContract(contract, owner_signature, signature)
-        signed.verify(contract.owner_key, self.public_key)
-        return signed
-
-    def uploads(
-        self, contracts: Mapping[int, Contract], received: Mapping[str, Sequence[Any]]
-    ) -> UploadBook:
-        """The book of uploads, by what a checkpoint says was received."""
-        known = {int(owner): (int(number), str(name)) for owner, (number, name) in received.items()}
-        return UploadBook(self._key, {index: one.id for index, one in contracts.items()}, known)
-
-    def receipt(self, contract: Contract, stage: str, head: Head, paid: int | None) -> Receipt:
-        """A signed receipt for the owner of a contract."""
-        return Receipt.of(self._key, contract, stage, head, paid)
+def countersign(key: KeyPair, contract: Contract, owner_signature: str) -> SignedContract:
+    """Sign, as the curator of this key, what the owner has signed."""
+    refuse_expired(contract)
+    signed = SignedContract(contract, owner_signature, key.sign(CURATOR, contract))
+    signed.verify(contract.owner_key, key.public_hex)
+    return signed
 
 
 def work_of(
@@ -126,18 +98,17 @@ def draft_clipped(
     rounds: int,
     delta: float = 1e-5,
     neighbours: str = "replace_one",
-    missed_rounds: str = PRO_RATA,
-    minimum_share: float = 0.5,
     false_alarm: float = 1e-3,
     valid_hours: float = 24.0,
     simulated: bool = False,
 ) -> Contract:
-    """A draft for an owner whose app trains a model of its own, protected by ``clipped``.
+    """A draft for an owner whose app trains a model of its own, protected as a single shard.
 
     The owner leaves ``saving`` of its noise out, keeps ``sigma``, and is paid for the whole job, in
     micro-units. ``parameters`` counts the trained numbers of the model, ``false_alarm`` is the
     chance that any honest owner of the job is found in breach, and ``simulated`` noise comes from a
-    seed: it is not private. Below a ``minimum_share`` of the rounds nothing is paid.
+    seed: it is not private. Every delivered round is paid: one that was cut off costs the owner a
+    second release, and so its last round.
     """
     now = datetime.now(UTC)
     offered, expires = (
@@ -152,21 +123,21 @@ def draft_clipped(
         "saving": saving,
         "sigma": sigma,
         "payment": payment,
-        "protection": Clipped.name,
+        "protection": Sharded.name,
         "settings": {"clip": clip},
         "rounds": rounds,
         "neighbours": neighbours,
         "delta": delta,
         "simulated": simulated,
-        "missed_rounds": missed_rounds,
-        "minimum_share": minimum_share,
+        "missed_rounds": PRO_RATA,
+        "minimum_share": 0.0,
         "false_alarm": false_alarm,
         "weight_cap": None,
         "count_cap": None,
         "offered_at": offered,
         "expires_at": expires,
     }
-    budget = Clipped(clip).budget(
+    budget = Sharded(clip=clip).budget(
         owner,
         sigma,
         dimension=parameters,
@@ -203,7 +174,7 @@ A line that a killed process left unfinished is cut off before the next one is a
 class ReceiptBook:
     """The receipts of a job; those with both signatures are kept in the folder."""
 
-    def __init__(self, curator: Curator, ledger: Ledger, folder: Path) -> None:
+    def __init__(self, curator: KeyPair, ledger: Ledger, folder: Path) -> None:
         self._curator, self._ledger, self._path = curator, ledger, folder / RECEIPTS
 
     def issue(
@@ -212,27 +183,22 @@ class ReceiptBook:
         """A receipt for each of these contracts, of what the ledger holds now."""
         head, amounts = self._ledger.head(), paid or {}
         return {
-            index: self._curator.receipt(contract, stage, head, amounts.get(index))
+            index: Receipt.of(self._curator, contract, stage, head, amounts.get(index))
             for index, contract in contracts.items()
         }
 
     def check(self, noted: Iterable[tuple[Head, str]]) -> None:
         """Hold the ledger against heads that owners were shown, and the receipts kept here."""
-        self._hold(self.kept())
+        if self._path.exists():
+            remedy = "restore the file, or remove the line."
+            self._hold(read_json_lines(self._path, "receipts", Receipt.from_dict, remedy))
         for head, noted_by in dict(noted).items():
             self._ledger.check_holds(head, noted_by)
-
-    def kept(self) -> list[Receipt]:
-        """The receipts with both signatures."""
-        if not self._path.exists():
-            return []
-        remedy = "restore the file, or remove the line."
-        return read_json_lines(self._path, "receipts", Receipt.from_dict, remedy)
 
     def _hold(self, receipts: Iterable[Receipt]) -> None:
         seen = set()
         for receipt in receipts:
-            if receipt.head not in seen and receipt.signed_by(self._curator.public_key):
+            if receipt.head not in seen and receipt.signed_by(self._curator.public_hex):
                 seen.add(receipt.head)
                 noted_by = f"the receipt of owner {receipt.owner}"
                 self._ledger.check_holds(receipt.noted, noted_by)

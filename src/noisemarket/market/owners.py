@@ -242,10 +242,8 @@ class ChannelAsker(Asker):
         return np.array([int(found.get(i, [nobody])[0]) for i in range(len(self._keys))])
 
     def choose(self, savings: IntArray, payments: IntArray) -> IntArray:
-        items = tuple(savings.tolist()), tuple(payments.tolist())
-        to = self._invitation
-        menu = MenuInvitation(to.job, to.curator_key, to.work, to.levels, *items)
-        question = MenuQuestion(menu)
+        items = tuple(zip(savings.tolist(), payments.tolist(), strict=True))
+        question = MenuQuestion(MenuInvitation(**vars(self._invitation), items=items))
         found = self._answers(
             dict.fromkeys(range(len(self._keys)), question), Chosen, lambda reply: [reply.number],
             lambda reply: reply.number < len(savings),

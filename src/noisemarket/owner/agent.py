@@ -26,7 +26,7 @@ from noisemarket.federated.protections.protection import privacy_sold
 from noisemarket.files import write_json
 from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.sides import SLACK, Behaviour, OwnerSide
-from noisemarket.ledger.contract import Contract, moment
+from noisemarket.ledger.contract import PRO_RATA, Contract, moment
 from noisemarket.ledger.entries import SETTLED, SIGNED
 from noisemarket.ledger.keys import OWNER, PRIVATE, SignedContract
 from noisemarket.ledger.money import UNITS, is_currency, prices
@@ -41,6 +41,7 @@ from noisemarket.owner.invitations import (
     MenuInvitation,
     SaleInvitation,
     SaleRecord,
+    drawn_up,
     negotiated,
     of_this_version,
 )
@@ -51,9 +52,9 @@ from noisemarket.owner.terms import (
     Plan,
     budget_of,
     contract_of,
-    contracted,
     differing_fields,
     protection_of,
+    single_shard,
 )
 from noisemarket.owner.wallet import Balance, Wallet
 from noisemarket.pricing.messages import OwnerPlayer, ProposalBatch, QuoteBatch, owner_player
@@ -188,8 +189,8 @@ class OwnerAgent:
         def answer(record: SaleRecord) -> SaleRecord:
             if record.answered(payment) is not None:
                 return record
-            side = self._side(invitation)
-            return record.then(payment, bool(side.accepts(invitation.saving, payment)[0]))
+            stays = self._side(invitation).accepts(invitation.saving, payment)[0]
+            return replace(record, stayed=payment) if stays else replace(record, left=payment)
 
         return self._sale(invitation, answer).stayed == payment
 
@@ -212,8 +213,8 @@ class OwnerAgent:
         def answer(record: SaleRecord) -> SaleRecord:
             if record.item is not None:
                 return record
-            items = np.array(invitation.savings), np.array(invitation.payments)
-            return replace(record, item=int(self._side(invitation).choose(*items)[0]))
+            items = np.array(invitation.items, np.int64).reshape(-1, 2)
+            return replace(record, item=int(self._side(invitation).choose(*items.T)[0]))
 
         item = self._sale(invitation, answer).item
         assert item is not None
@@ -441,27 +442,17 @@ class OwnerAgent:
     def _sign_agreed(self, contract: Contract, record: GameRecord | SaleRecord, plan: Plan) -> str:
         """The signature under what the owner agreed to: its trade, or none. Of the contract at hand
         are only its times, and a cap."""
-        invitation, expected = record.invitation, []
-        levels = invitation.levels
-        amounts = prices(levels.payments)
+        invitation, times = record.invitation, (contract.offered_at, contract.expires_at)
+        amounts = prices(invitation.levels.payments)
         paid = amounts.index(contract.payment) if contract.payment in amounts else -1
         try:
             budget, own, records = self._work(contract, plan)
-            for saving, payment in self._agreed_levels(record, contract, paid):
-                sigma = levels.sigma_left(saving)
-                stated = {
-                    **contracted(invitation.work),
-                    "job": invitation.job,
-                    "owner": self.folder.name,
-                    "owner_key": self.public_key,
-                    "curator_key": invitation.curator_key,
-                    "saving": float(levels.savings[saving]),
-                    "sigma": sigma,
-                    "payment": amounts[payment],
-                    "offered_at": contract.offered_at,
-                    "expires_at": contract.expires_at,
-                }
-                expected.append(contract_of(stated, replace(budget, sigma=sigma), records))
+            expected = [
+                drawn_up(
+                    invitation, self.folder.name, self.public_key, deal, times, budget, records
+                )
+                for deal in self._agreed_levels(record, contract, paid)
+            ]
         except (KeyError, TypeError, ValueError, BadInput):
             raise Declined("the work cannot be done as offered") from None
         return self.sign(contract, expected, own)
@@ -513,14 +504,15 @@ class OwnerAgent:
         Signing keeps the terms: from now on ``client_mod.contract_mod`` trains under them.
 
         Args:
-            contract: what the curator offers, under a protection for any training.
+            contract: what the curator offers, under ``sharded`` with one shard.
             parameters: how many numbers of the owner's model are trained.
             rho_cap: the most zCDP that the owner sells in this job.
             index: the owner's number in the job; it and ``seed`` count where noise is simulated.
         """
-        protection = protection_of(contract)
-        if not protection.any_training:
-            raise Declined("the contract needs a protection for any training, such as clipped")
+        protection = single_shard(contract)
+        if (contract.missed_rounds, contract.minimum_share) != (PRO_RATA, 0.0):
+            # a release that is cut off is charged again, so the last round may lack privacy
+            raise Declined("the contract must pay every delivered round")
         budget = budget_of(contract, parameters, records=1)
         own = budget_of(contract, parameters, 1, self.folder.neighbours())
         stated = {name: getattr(contract, name) for name in STATED} | {

@@ -10,61 +10,82 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    TypeAdapter,
+    ValidationError,
+)
 
 from noisemarket.errors import BadInput
-from noisemarket.files import digest, save_arrays, write_json
+from noisemarket.files import digest, save_arrays, write_atomic
 from noisemarket.game.levels import Levels
-from noisemarket.ledger.contract import is_key
+from noisemarket.ledger.contract import Contract, PublicKey
+from noisemarket.ledger.money import to_micro
 from noisemarket.owner.folder import PLAY, SALE, Declined
+from noisemarket.owner.terms import contract_of, contracted
 from noisemarket.pricing.messages import GameRules, OwnerPlayer, ProposalBatch, QuoteBatch
+from noisemarket.privacy.accountant import PrivacyBudget
 
 _MOST_LEVELS = 10_000
-_PARTS: Mapping[str, Callable[[Any], Any]] = {
-    "table": GameRules.from_dict,
-    "levels": lambda values: Levels(**values),
-    "savings": tuple,
-    "payments": tuple,
-}
+Level = Annotated[int, Field(ge=0)]
+
+
+class Checked:
+    """A dataclass that becomes JSON in one form only, and is checked by its types when read."""
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    def to_json(self, arrays: dict[str, Any] | None = None) -> str:
+        """As JSON; arrays, which are no part of it, are put into ``arrays``."""
+        plain = _adapter(type(self)).dump_python(self, mode="json", context=arrays)
+        return json.dumps(plain, sort_keys=True, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str, arrays: Any = None) -> Self:
+        """From what ``to_json`` gave; declined if it is not such a text, with the field's name."""
+        try:
+            said: Self = _adapter(cls).validate_json(text, context=arrays)
+            said.to_json({})
+        except ValidationError as problem:
+            place = problem.errors(include_url=False, include_input=False)[0]["loc"]
+            name = str(place[0]).replace("_", " ") if place else "text"
+            raise Declined(f"the {name} cannot be read") from None
+        except (BadInput, ValueError, TypeError, RecursionError):
+            raise Declined("the text cannot be read") from None
+        return said
+
+
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
+
+
+def _grids(levels: Levels) -> Levels:
+    steps = levels.saving_levels, levels.payment_levels
+    amounts = levels.sigma_max, levels.payment_max
+    if not all(1 <= n <= _MOST_LEVELS for n in steps) or not all(0.0 < x <= 1e30 for x in amounts):
+        raise ValueError("out of range")
+    return levels
 
 
 @dataclass(frozen=True)
-class AnyInvitation:
+class AnyInvitation(Checked):
     """What all invitations say. ``work`` is what the contract will say beyond the trade
     (``terms.WORK``)."""
 
     job: str
-    curator_key: str
-    work: Mapping[str, Any]
-
-    def to_json(self) -> str:
-        """In one form only, so that two can be compared."""
-        return json.dumps(asdict(self), sort_keys=True, allow_nan=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """From what ``to_json`` gave, each part checked."""
-        try:
-            values = json.loads(text)
-            for name in _PARTS.keys() & values.keys():
-                values[name] = _PARTS[name](values[name])
-            said = cls(**values)
-            sound = said._is_sound()
-        except (ValueError, TypeError, AttributeError, RecursionError, BadInput):
-            sound = False
-        if not sound:
-            raise Declined("the invitation cannot be read")
-        return said
-
-    def _is_sound(self) -> bool:
-        job, work = cast(Any, self.job), cast(Any, self.work)
-        return isinstance(job, str) and isinstance(work, dict) and is_key(self.curator_key)
+    curator_key: PublicKey
+    work: dict[str, Any]
 
     def refuse_other(self, invitation: AnyInvitation) -> None:
         """Decline an invitation to another negotiation than this."""
@@ -76,63 +97,76 @@ class AnyInvitation:
 class GameInvitation(AnyInvitation):
     """To a game by these rules. ``key`` names the pair's stream of random numbers."""
 
-    key: int
-    table: GameRules
+    key: Annotated[int, Field(ge=0, lt=2**64)]
+    table: Annotated[
+        GameRules, PlainValidator(GameRules.from_dict), PlainSerializer(GameRules.to_dict)
+    ]
 
     @property
     def levels(self) -> Levels:
         """The grids of savings and payments."""
         return self.table.levels
 
-    def _is_sound(self) -> bool:
-        return super()._is_sound() and type(self.key) is int and 0 <= self.key < 2**64
-
 
 @dataclass(frozen=True)
 class JobInvitation(AnyInvitation):
     """To a job alone: its contracts are to be taken or left."""
 
-    levels: Levels
-
-    def _is_sound(self) -> bool:
-        levels = self.levels
-        steps = levels.saving_levels, levels.payment_levels
-        amounts = levels.sigma_max, levels.payment_max
-        return (
-            super()._is_sound()
-            and all(type(one) is int and 1 <= one <= _MOST_LEVELS for one in steps)
-            and all(type(one) in (int, float) and 0.0 < one <= 1e30 for one in amounts)
-        )
+    levels: Annotated[Levels, AfterValidator(_grids)]
 
 
 @dataclass(frozen=True)
 class SaleInvitation(JobInvitation):
     """To name a price for one sale, or to take one. ``saving`` is the level that is sold."""
 
-    saving: int
+    saving: Annotated[int, Field(ge=1)]
 
-    def _is_sound(self) -> bool:
-        sound = super()._is_sound() and type(self.saving) is int
-        return sound and 1 <= self.saving <= self.levels.saving_levels
+    def __post_init__(self) -> None:
+        if self.saving > self.levels.saving_levels:
+            raise ValueError("there is no such saving")
 
 
 @dataclass(frozen=True)
 class MenuInvitation(JobInvitation):
-    """To take an item of a menu: savings and payments as level numbers."""
+    """To take an item of a menu: levels of saving and payment."""
 
-    savings: tuple[int, ...]
-    payments: tuple[int, ...]
+    items: Annotated[tuple[tuple[Level, Level], ...], Field(max_length=_MOST_LEVELS)]
 
-    def _is_sound(self) -> bool:
-        grids = (
-            (self.savings, self.levels.saving_levels),
-            (self.payments, self.levels.payment_levels),
-        )
-        return (
-            super()._is_sound()
-            and len(self.savings) == len(self.payments) <= _MOST_LEVELS
-            and all(type(n) is int and 0 <= n <= most for items, most in grids for n in items)
-        )
+    def __post_init__(self) -> None:
+        most = self.levels.saving_levels, self.levels.payment_levels
+        if any(saving > most[0] or payment > most[1] for saving, payment in self.items):
+            raise ValueError("there are no such levels")
+
+
+def drawn_up(
+    invitation: GameInvitation | JobInvitation,
+    owner: str,
+    owner_key: str,
+    deal: tuple[int, int],
+    times: tuple[str, str],
+    budget: PrivacyBudget,
+    records: int,
+) -> Contract:
+    """The contract of an invitation's job with an owner, the same for both sides.
+
+    ``deal`` is the levels of saving and payment, ``times`` when it is offered and when it expires;
+    ``budget`` and ``records`` as in ``contract_of``.
+    """
+    (saving, payment), levels = deal, invitation.levels
+    sigma = levels.sigma_left(saving)
+    stated = {
+        **contracted(invitation.work),
+        "job": invitation.job,
+        "owner": owner,
+        "owner_key": owner_key,
+        "curator_key": invitation.curator_key,
+        "saving": float(levels.savings[saving]),
+        "sigma": sigma,
+        "payment": to_micro(float(levels.payments[payment]), "payment"),
+        "offered_at": times[0],
+        "expires_at": times[1],
+    }
+    return contract_of(stated, replace(budget, sigma=sigma), records)
 
 
 _STATE = "state."
@@ -208,14 +242,14 @@ class GameRecord:
 
 
 @dataclass(frozen=True)
-class SaleRecord:
+class SaleRecord(Checked):
     """What an owner has answered about prices, a bid or a menu; or its invitation alone.
 
     ``stayed`` is the lowest payment level at which it stayed, ``left`` the one at which it left;
     ``bid`` is the level that it named; ``item`` is what it took of a menu, -1 for nothing.
     """
 
-    invitation: JobInvitation
+    invitation: JobInvitation | SaleInvitation | MenuInvitation
     stayed: int | None = None
     left: int | None = None
     bid: int | None = None
@@ -225,9 +259,7 @@ class SaleRecord:
     def read(cls, path: Path) -> SaleRecord:
         """What was kept."""
         with of_this_version():
-            kept = json.loads(path.read_text(encoding="utf-8"))
-            kind = _KINDS[kept.pop("kind")]
-            return cls(**{**kept, "invitation": kind.from_json(kept["invitation"])})
+            return cls.from_json(path.read_text(encoding="utf-8"))
 
     def answered(self, payment: int) -> bool | None:
         """What this price was answered before; None if it is the owner's next."""
@@ -243,16 +275,12 @@ class SaleRecord:
             raise Declined("the price has risen")
         return None
 
-    def then(self, payment: int, stay: bool) -> SaleRecord:
-        """With one more answer."""
-        return replace(self, stayed=payment) if stay else replace(self, left=payment)
-
     def deals(self, payment: int = 0) -> list[tuple[int, int]]:
         """The levels of saving and payment that the owner signs, if it is offered this payment:
         its trade if it has agreed to one, and no trade."""
         to, trade = self.invitation, (0, 0)
         if isinstance(to, MenuInvitation) and self.item is not None and self.item >= 0:
-            trade = to.savings[self.item], to.payments[self.item]
+            trade = to.items[self.item]
         elif isinstance(to, SaleInvitation) and self.bid is not None:
             if self.bid <= to.levels.payment_levels:
                 trade = to.saving, max(self.bid, payment)
@@ -262,16 +290,7 @@ class SaleRecord:
 
     def save(self, path: Path) -> None:
         """On disk when this returns, whole or not at all."""
-        kept = vars(self) | {
-            "kind": type(self.invitation).__name__,
-            "invitation": self.invitation.to_json(),
-        }
-        write_json(path, kept, private=True)
-
-
-_KINDS: dict[str, type[JobInvitation]] = {
-    one.__name__: one for one in (JobInvitation, SaleInvitation, MenuInvitation)
-}
+        write_atomic(path, self.to_json(), private=True)
 
 
 def negotiated(path: Path) -> GameRecord | SaleRecord:

@@ -71,7 +71,7 @@ class SimulatedOwner(OwnerAgent):
     def agree(self, invitation: JobInvitation, saving: int, payment: int) -> None:
         """Remember what was agreed without messages, as the one item of a menu."""
         item = 0 if saving or payment else -1
-        menu = MenuInvitation(**{**vars(invitation), "savings": (saving,), "payments": (payment,)})
+        menu = MenuInvitation(**vars(invitation), items=((saving, payment),))
         self._agreed = SaleRecord(menu, item=item)
 
     def invited(self, invitation: JobInvitation) -> str:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.protections import PROTECTIONS, Protection
-from noisemarket.ledger.contract import Contract, nonce_of
+from noisemarket.federated.protections import PROTECTIONS, Protection, Sharded
 from noisemarket.privacy.accountant import PrivacyBudget
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho
+
+if TYPE_CHECKING:
+    from noisemarket.ledger.contract import Contract
 
 WORK = (
     *("rounds", "protection", "settings", "neighbours", "delta", "simulated"),
@@ -47,6 +49,8 @@ def contract_of(stated: Mapping[str, Any], budget: PrivacyBudget, records: int) 
     ``settings`` are those of the protection. ``budget`` says what a round costs the owner and the
     most that it may spend in the job; ``records`` counts where the protection depends on it.
     """
+    from noisemarket.ledger.contract import Contract, nonce_of  # slow to import
+
     if odd := (stated.keys() ^ STATED) - {"description"}:
         raise BadInput("terms", ", ".join(sorted(odd)), "give exactly STATED.")
     given, cap = stated["settings"], privacy_cap(budget, stated["rounds"])
@@ -63,7 +67,7 @@ def contract_of(stated: Mapping[str, Any], budget: PrivacyBudget, records: int) 
         rho_cap=cap,
         epsilon=gaussian_epsilon(cap, stated["delta"]),
         protects=budget.protects,
-        whole_owner=protection.whole_owner,
+        whole_owner=protection.whole_owner(records),
         nonce=nonce_of(stated["job"], stated["owner"]),
     )
 
@@ -87,6 +91,15 @@ def fits(budget: PrivacyBudget, sigma: float, rounds: int) -> bool:
 def protection_of(contract: Contract) -> Protection:
     """The protection that an owner trains under."""
     return PROTECTIONS.find(contract.protection).from_contract(contract.protection_settings)
+
+
+def single_shard(contract: Contract) -> Sharded:
+    """The protection of a contract for an app of one's own: the whole update is one shard."""
+    protection = protection_of(contract)
+    if not isinstance(protection, Sharded) or contract.shards != 1:
+        remedy = "protects inside the training: for any training take sharded with one shard."
+        raise BadInput("protection", protection.name, remedy)
+    return protection
 
 
 def budget_of(

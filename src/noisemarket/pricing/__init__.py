@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from noisemarket.errors import BadInput
 from noisemarket.parts import Parts
-from noisemarket.pricing.auctions import CSRAAuction, PACAuction
+from noisemarket.pricing.auctions import CSRAAuction, PACAuction, PostedPrice
 from noisemarket.pricing.bisection import Bisection
 from noisemarket.pricing.clock import Clock
 from noisemarket.pricing.dypp import Learned
@@ -12,7 +12,6 @@ from noisemarket.pricing.mechanism import Mechanism
 from noisemarket.pricing.oracles import EQUILIBRIUM, FIRST_BEST, NoDP, UniformDP
 from noisemarket.pricing.pain_fl import PainFL
 from noisemarket.pricing.portfolio import BestPortfolio
-from noisemarket.pricing.posted_price import PostedPrice
 from noisemarket.pricing.rule import Rule
 
 MECHANISMS = Parts[Mechanism](

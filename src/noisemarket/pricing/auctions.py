@@ -1,4 +1,4 @@
-"""Auctions by sealed bids: every owner says once for how much it sells down to the floor.
+"""Sales down to the floor by one question: auctions by sealed bids, and one posted price.
 
 A bid is a payment level. An owner that sells for nothing bids the lowest; K + 1 says that it does
 not sell. A winner is paid a price that does not depend on its own bid, and wins with every bid up
@@ -15,47 +15,66 @@ money.
 The money is the budget, but never more than what the winners are worth to the curator, and a share
 is never more than what the lightest of them adds. That depends on the set of winners, not on their
 bids.
+
+A curator that knows how costs are spread, though not any owner's, can post one price instead: the
+one at which the contracts are worth most. Each owner takes it or leaves it, so no answer is better
+than the true one. Should more take it than the budget pays, those with most records sell.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import FloatArray, IntArray, KeyArray
+from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray
 from noisemarket.game.protocol import Contracts
 from noisemarket.game.value import JointValue
 from noisemarket.pricing.asker import asker_of
 from noisemarket.pricing.clock import floor_level
-from noisemarket.pricing.mechanism import MICRO, Direct, RunOptions, micro_down, micro_up
+from noisemarket.pricing.mechanism import (
+    MICRO,
+    Direct,
+    RunOptions,
+    affordable,
+    micro_down,
+    micro_up,
+)
 
 _ROUNDING = 1e-12  # relative: what shares of unequal scores may add up to above the money
 _NO_LIMIT = 1e40  # micro-units, where money counts for nothing
 
 
-Award = Callable[[IntArray], Contracts]
-"""Turns the bids of all owners into contracts."""
-
-
-class SealedBids(Direct):
+class FloorSale(Direct):
     """Asks every owner once, and buys down to the floor for the one model that all train."""
 
-    knows = "nothing private: each owner names a price, best its own limit"
     joint = True
-    questions = 1  # what it sells for
-
-    @abstractmethod
-    def award(self, environment: Environment, options: RunOptions, saving: int) -> Award:
-        """The rule by which bids for a saving level become contracts."""
+    questions = 1
 
     def check(self, environment: Environment, options: RunOptions) -> None:
         super().check(environment, options)
         floor_level(environment.levels, options.demand.floor)
+
+
+class SealedBids(FloorSale):
+    """Asks every owner for how much it sells."""
+
+    knows = "nothing private: each owner names a price, best its own limit"
+
+    @abstractmethod
+    def scores(self, joint: JointValue, saving: int) -> FloatArray:
+        """What each owner counts for if it sells a saving, by public figures."""
+
+    def award(
+        self, environment: Environment, options: RunOptions, saving: int
+    ) -> ProportionalShare:
+        """The rule by which bids for a saving level become contracts."""
+        joint, keys = JointValue.of(environment), environment.population.key
+        scores = self.scores(joint, saving)
+        return ProportionalShare(joint, keys, saving, scores, options.demand.budget)
 
     def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
         saving = floor_level(environment.levels, options.demand.floor)
@@ -169,9 +188,8 @@ class PACAuction(SealedBids):
     is its limit, and takes the place of ``v / (n - k)``.
     """
 
-    def award(self, environment: Environment, options: RunOptions, saving: int) -> Award:
-        joint, keys = JointValue.of(environment), environment.population.key
-        return ProportionalShare(joint, keys, saving, np.ones(len(joint)), options.demand.budget)
+    def scores(self, joint: JointValue, saving: int) -> FloatArray:
+        return np.ones(len(joint))
 
 
 class CSRAAuction(SealedBids):
@@ -182,7 +200,53 @@ class CSRAAuction(SealedBids):
     of all its noise. Owners with more data weigh more.
     """
 
-    def award(self, environment: Environment, options: RunOptions, saving: int) -> Award:
-        joint, keys = JointValue.of(environment), environment.population.key
+    def scores(self, joint: JointValue, saving: int) -> FloatArray:
         more = joint.moments(joint.sale(saving)[1])[:, 0]
-        return ProportionalShare(joint, keys, saving, more / more.max(), options.demand.budget)
+        return np.asarray(more / more.max())
+
+
+class PostedPrice(FloorSale):
+    """The best single price for a sale down to the floor; each owner takes it or leaves it."""
+
+    knows = "how costs and data are spread among these owners"
+
+    def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
+        saving = floor_level(environment.levels, options.demand.floor)
+        shop = _Shop(environment, saving, options.demand.budget)
+        # The curator's own forecast, by how costs are spread: owners are not asked.
+        limits = environment.owner_side().reserves(slice(saving, saving + 1))[:, 0]
+        price = shop.best_price(np.maximum(limits, 1))
+        everybody = np.arange(len(environment))
+        prices = np.full(len(environment), price)
+        willing = asker_of(environment, options).stay(saving, everybody, prices)
+        sold = shop.takers(willing, price)
+        return won_by(sold, np.full(len(sold), price), len(environment), saving)
+
+
+class _Shop:
+    """The sales at a price, and what they are worth."""
+
+    def __init__(self, environment: Environment, saving: int, budget: float | None) -> None:
+        self._joint, self._budget = JointValue.of(environment), budget
+        self._order = np.lexsort((environment.population.key, -self._joint.records))
+        self._none, self._more = self._joint.sale(saving)
+
+    def best_price(self, limit: IntArray) -> int:
+        """The level at which sales are worth most over no trade; 0: none is worth anything."""
+        levels = range(self._joint.levels.payment_levels + 1)
+        return int(np.argmax([self._gain(limit, level) for level in levels]))
+
+    def takers(self, willing: BoolArray, price: int) -> IntArray:
+        """The owners that sell at a price, of the willing ones and within the budget."""
+        if price == 0:
+            return self._order[:0]
+        sellers = self._order[willing[self._order]]
+        amount = float(self._joint.levels.payments[price])
+        return sellers[: affordable(self._budget, amount, len(sellers))]
+
+    def _gain(self, limit: IntArray, price: int) -> float:
+        sold = self.takers(limit <= price, price)
+        sums: FloatArray = self._none + self._more[sold].sum(axis=0)
+        quality = float(self._joint.quality(sums)) - float(self._joint.quality(self._none))
+        paid = len(sold) * float(self._joint.levels.payments[price])
+        return self._joint.quality_price * quality - self._joint.money_price * paid

@@ -100,7 +100,7 @@ class ClockAuction:
         self._joint, self._demand = joint, demand
         self.saving = floor_level(joint.levels, demand.floor)
         self._step = 0
-        self._standing = 0  # the step whose prices those who wait have accepted
+        self._standing = 0  # the step whose prices the waiting owners have accepted
         self._order = np.lexsort((keys, joint.records))  # lightest first
         self._sellers = Sellers(joint, self.saving)
         scores = np.sqrt(self._sellers.added()) if demand.scored else np.ones(self._sellers.sizes)
@@ -130,7 +130,7 @@ class ClockAuction:
 
     @property
     def active(self) -> BoolArray:
-        """Who has not left."""
+        """The owners that have not left."""
         return self._sellers.active
 
     def hear(self, stay: BoolArray) -> None:
@@ -161,7 +161,7 @@ class ClockAuction:
         return self._prices.at(self._step)[self._sellers.size_of]
 
     def _drop(self) -> None:
-        """Who is worth less than the lowest payment has to leave."""
+        """Owners that are worth less than the lowest payment have to leave."""
         self._sellers.leave(np.flatnonzero(self.active & (self._offered() == 0)))
 
     def _fall(self) -> None:
@@ -234,9 +234,9 @@ class ClockAuction:
         count = self._sellers.count
         money = math.fsum(self._joint.levels.payments[self._offered()[self.active]])
         many = f"at most {best:.2f} % with noise {floor:g}, for up to {money:g}"
-        who = f"the {count} owners who would sell bring"
+        who = f"the {count} owners that would sell bring"
         if count == 1:
-            who = "the one owner who would sell brings"
+            who = "the one owner that would sell brings"
         if count == len(self.active):
             who = "all owners bring"
         remedy = f"is out of reach, {who} {many}: give less, or lower market.floor."
@@ -274,6 +274,7 @@ class Sellers:
         self._out = joint.terms(0, sizes)
         self._all = self._left = np.bincount(self.size_of, minlength=len(sizes))
         self.active: BoolArray = np.ones(len(joint), dtype=bool)
+        self._known: dict[bytes, float] = {}  # most steps ask about the same owners again
 
     @property
     def count(self) -> int:
@@ -334,7 +335,10 @@ class Sellers:
         return max(0, _least(missed, self.count) - 1)
 
     def _quality(self, left: IntArray) -> float:
-        return float(self._joint.quality(self._sums(left)))
+        counts = left.tobytes()
+        if counts not in self._known:
+            self._known[counts] = float(self._joint.quality(self._sums(left)))
+        return self._known[counts]
 
     def _sums(self, left: IntArray) -> FloatArray:
         parts = left[:, None] * self._in + (self._all - left)[:, None] * self._out

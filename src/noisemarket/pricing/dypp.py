@@ -13,10 +13,11 @@ proposals are far apart (``learning.has_moved``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -25,28 +26,45 @@ from noisemarket.game.environment import Environment
 from noisemarket.game.exploitability import Exploitability, exploitability
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray
 from noisemarket.game.protocol import Contracts, Games
-from noisemarket.pricing.mechanism import Agreement, Mechanism, PlayConfig, RunOptions
+from noisemarket.pricing.asker import ArrayAsker
+from noisemarket.pricing.mechanism import (
+    Agreement,
+    Mechanism,
+    PlayConfig,
+    Progress,
+    RunOptions,
+    Trace,
+)
 from noisemarket.pricing.messages import RecentDeals, game_rules, play_by_quotes
-from noisemarket.pricing.rule import RULES, CompiledRule, Rule, Settings, Stream, find_rule, seeds
-from noisemarket.pricing.totals import (
+from noisemarket.pricing.rule import (
     DEALS,
     PAYMENTS,
     PROPOSALS,
     QUOTES,
+    RULES,
     SAVINGS,
-    PlayTotals,
-    batches,
-    work_through,
+    CompiledRule,
+    Rule,
+    Settings,
+    Stream,
+    find_rule,
+    seeds,
 )
 
 if TYPE_CHECKING:  # Numba is slow to import, and most markets do not learn
     from noisemarket.pricing.learning import Batch, GameArrays, LoopSettings
+
+Result = TypeVar("Result")
 
 POLICIES_KEPT_UP_TO = 20_000_000
 """Table cells of all owners up to which final policies are kept, 16 bytes each."""
 
 MESSAGES_IN_A_GAME = 8
 """Messages to an owner in a game by messages, where the scenario does not say how many."""
+
+_WORK_PER_BATCH = {True: 4_000_000, False: 20_000}  # pair-iterations, compiled and plain
+_CELLS_PER_BATCH = 1_000_000
+_LARGEST_BATCH = 512
 
 
 class Learned(Mechanism):
@@ -60,10 +78,13 @@ class Learned(Mechanism):
         return self.rule if isinstance(self.rule, str) else self.rule.__name__
 
     def run(self, environment: Environment, options: RunOptions) -> Agreement:
-        config, owners = options.play, len(environment)
-        if options.asker is not None:
+        config, owners, asker = options.play, len(environment), options.asker
+        compiled = is_compiled(self.rule)
+        if asker is None and config.interactions_per_message > 1 and not compiled:
+            asker = ArrayAsker(environment, config.seed)
+        if asker is not None:
             rules = game_rules(environment, self.rule, config, messages_of(config))
-            return play_by_quotes(environment, rules, options.asker, options)
+            return play_by_quotes(environment, rules, asker, options)
         # Numba is slow to import, and most markets do not learn; here, before threads want it.
         import_module("noisemarket.pricing.learning")
         savings, payments = environment.levels.shape
@@ -71,7 +92,6 @@ class Learned(Mechanism):
         keep = owners * cells <= POLICIES_KEPT_UP_TO
         gaps = np.full((2, owners), np.nan)
         kept: dict[int, Batch] = {}
-        compiled = is_compiled(self.rule)
         slices = batches(owners, config.iterations, cells, compiled=compiled)
         totals = PlayTotals(environment, options, slices)
         cancelled = np.zeros(1, np.bool_)
@@ -146,15 +166,12 @@ def first_values(
     A side that starts from ``optimism`` times the best payoff it can conceive tries every action
     before it settles; one that starts from 0 may lock into whatever it tried first.
     """
-    owner_hopes = games.owner_hopes.swapaxes(1, 2)
-    owner_best = owner_hopes.max(axis=(1, 2), keepdims=True)
-    curator_best = games.curator_hopes.max(axis=(1, 2), keepdims=True)
-    return (
-        np.ascontiguousarray(kind.first_values(owner_hopes, config.owner_optimism * owner_best)),
-        np.ascontiguousarray(
-            kind.first_values(games.curator_hopes, config.curator_optimism * curator_best)
-        ),
-    )
+
+    def of(hopes: FloatArray) -> FloatArray:
+        best = hopes.max(axis=(1, 2), keepdims=True)
+        return np.ascontiguousarray(kind.first_values(hopes, config.optimism * best))
+
+    return of(games.owner_hopes.swapaxes(1, 2)), of(games.curator_hopes)
 
 
 def is_compiled(rule: str | type[Rule]) -> bool:
@@ -234,7 +251,7 @@ def _play_pair(
     output: Batch,
     cancelled: BoolArray,
 ) -> None:
-    """``learning.play_all`` for one pair of players in plain Python."""
+    """``learning.play_all`` for one pair of players in plain Python, one interaction at a time."""
     from noisemarket.pricing.learning import has_moved
 
     owner = kind(games.owner_first[n, 0], numbers)
@@ -243,45 +260,27 @@ def _play_pair(
     averages = np.full((2, games.owner_rewards.shape[2]), 1.0 / games.owner_rewards.shape[2])
     for_owner = Stream(int(settings.owner_seed), int(games.keys[n]))
     for_curator = Stream(int(settings.curator_seed), int(games.keys[n]))
-    starts, per_message = games.starts, settings.per_message
-    iterations = int(starts[-1])
+    starts, iterations = games.starts, int(games.starts[-1])
     moves = np.zeros((iterations, 2), np.int64)
     rewards = np.zeros((iterations, 2))
     phase = np.searchsorted(starts, np.arange(iterations), side="right") - 1
-    states: list[int] = []  # the curator's
-    said: list[int] = []  # all proposals
-    proposal, quote, heard = 0, 0, 0
-
-    def hear(state: int) -> None:
-        """The curator learns from the interaction before this state, and may start anew."""
-        nonlocal heard, curator, curator_since
-        if heard > 0:
-            quoted, got = int(moves[heard - 1, 1]), float(rewards[heard - 1, 1])
-            curator.learn(states[heard - 1], quoted, got, state, heard - 1 - curator_since)
-        watches = settings.reopen and heard < iterations
-        if watches and has_moved(averages, said[heard], heard - curator_since):
-            curator = kind(games.curator_first[n, phase[heard]], numbers)
-            curator_since = heard
-        heard += 1
-
+    proposal, quote, state = 0, 0, 0
     for t in range(iterations + 1):
         if settings.reopen and t in starts[1:-1] and games.changed[n, phase[t]]:
             owner, owner_since = kind(games.owner_first[n, phase[t]], numbers), t
         last, proposal = proposal, owner.act(quote, for_owner.for_owner())
-        said.append(proposal)
-        states.append(proposal if settings.sees_proposal else last)
-        if per_message == 0:
-            hear(states[t])
+        before, state = state, proposal if settings.sees_proposal else last
+        if t > 0:
+            curator.learn(before, quote, float(rewards[t - 1, 1]), state, t - 1 - curator_since)
         if t == iterations or cancelled[0]:
             break
-        before, quote = quote, curator.act(states[t], for_curator.for_curator())
+        if settings.reopen and has_moved(averages, proposal, t - curator_since):
+            curator, curator_since = kind(games.curator_first[n, phase[t]], numbers), t
+        heard, quote = quote, curator.act(state, for_curator.for_curator())
         outcome = n, phase[t], proposal, quote
         moves[t] = proposal, quote
         rewards[t] = games.owner_rewards[outcome], games.curator_rewards[outcome]
-        owner.learn(before, proposal, float(rewards[t, 0]), quote, t - owner_since)
-        if per_message > 0 and ((t + 1) % per_message == 0 or t + 1 == iterations):
-            for state in states[heard:]:
-                hear(state)
+        owner.learn(heard, proposal, float(rewards[t, 0]), quote, t - owner_since)
     _record(output, n, moves, rewards, games.agreed[n][phase, *moves.T], settings)
     output.owner_policies[n], output.curator_policies[n] = owner.policy(), curator.policy()
 
@@ -310,3 +309,111 @@ def _record(
     output.last[n] = moves[-1]
     late = slice(-settings.window, None)
     output.deals[n] = RecentDeals(saving[late], payment[late], agreed[late]).usual()
+
+
+# Batches of owners on several threads, and sums over them
+
+
+def batches(owners: int, iterations: int, cells: int, *, compiled: bool = True) -> list[slice]:
+    """Divide the owners into batches of some tenths of a second and some tens of megabytes each.
+
+    ``cells`` is the size of a payoff table. The cut depends on nothing but these numbers, so that
+    sums over batches come out the same with any number of threads.
+    """
+    by_work = _WORK_PER_BATCH[compiled] // iterations
+    by_memory = _CELLS_PER_BATCH // cells
+    size = max(1, min(_LARGEST_BATCH, by_work, by_memory, -(-owners // 16)))
+    return [slice(at, min(at + size, owners)) for at in range(0, owners, size)]
+
+
+def work_through(
+    parts: list[slice],
+    work: Callable[[slice], Result],
+    threads: int,
+    stop: Callable[[], bool] = lambda: False,
+    cancel: Callable[[], None] = lambda: None,
+) -> Generator[tuple[int, Result], None, None]:
+    """Do ``work`` on every part; yields each result with its part's number when it is done.
+
+    When ``stop`` returns True no new part is begun, and those that run are still finished and
+    yielded. When an error ends this, or the consumer does (``close``), ``cancel`` is called: it has
+    the running parts end soon, because nobody wants them.
+    """
+    waiting = iter(enumerate(parts))
+    with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="noisemarket") as pool:
+        running: dict[Future[Result], int] = {}
+
+        def refill() -> None:
+            while len(running) < 2 * threads and not stop():
+                following = next(waiting, None)
+                if following is None:
+                    return
+                running[pool.submit(work, following[1])] = following[0]
+
+        try:
+            refill()
+            while running:
+                done, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield running.pop(future), future.result()
+                if stop():
+                    for future in [one for one in running if one.cancel()]:
+                        del running[future]
+                refill()
+        except BaseException:
+            cancel()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+class PlayTotals:
+    """The contracts of the batches that are finished, and sums of their counts and payoffs.
+
+    Threads finish batches in any order. One that is early waits for those before it, so that
+    floating-point sums do not depend on timing.
+    """
+
+    def __init__(self, environment: Environment, options: RunOptions, parts: list[slice]) -> None:
+        owners, blocks = len(environment), options.play.blocks
+        self._levels, self._options, self._parts = environment.levels, options, parts
+        self.contracts, self.done = Contracts.same(owners, 0, 0), np.zeros(owners, dtype=bool)
+        self._counts, self._payoffs = np.zeros((blocks, 5), np.int64), np.zeros((blocks, 2))
+        self._early: dict[int, tuple[IntArray, FloatArray]] = {}
+        self._next = 0
+
+    def enter(self, number: int, agreed: Contracts, counts: IntArray, payoffs: FloatArray) -> None:
+        """Take in the batch of that number (``Batch`` says what is counted), and tell of it."""
+        some = self._parts[number]
+        self.contracts.saving[some], self.contracts.payment[some] = agreed.saving, agreed.payment
+        self.contracts.signed[some], self.done[some] = agreed.signed, True
+        self._early[number] = (counts, payoffs)
+        while self._next in self._early:
+            more, paid = self._early.pop(self._next)
+            self._counts += more
+            self._payoffs += paid
+            self._next += 1
+        done = int(self.done.sum())
+        self._options.watch(Progress(some, agreed, done, len(self.done), self.trace))
+
+    def trace(self) -> Trace | None:
+        """The means over the owners that are finished by now, those of early batches included."""
+        owners = int(self.done.sum())
+        if owners == 0:
+            return None
+        early = [self._early[number] for number in sorted(self._early)]
+        counts = sum((one for one, _ in early), start=self._counts)
+        payoffs = sum((one for _, one in early), start=self._payoffs)
+        play = self._options.play
+        ends = np.minimum(np.arange(1, play.blocks + 1) * play.trace_every, play.iterations)
+        plays = np.diff(ends, prepend=0) * owners
+        saving_step, payment_step = self._levels.savings[1], self._levels.payments[1]
+        return Trace(
+            iteration=ends,
+            saving=counts[:, SAVINGS] / plays * saving_step,
+            payment=counts[:, PAYMENTS] / plays * payment_step,
+            proposal=counts[:, PROPOSALS] / plays * saving_step,
+            quote=counts[:, QUOTES] / plays * payment_step,
+            signed_share=counts[:, DEALS] / plays,
+            owner_reward=payoffs[:, 0] / plays,
+            curator_reward=payoffs[:, 1] / plays,
+        )

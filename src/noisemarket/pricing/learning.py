@@ -21,8 +21,16 @@ from numba import njit
 
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray
 from noisemarket.game.sides import scrambled
-from noisemarket.pricing.rule import CLIMBING, EXPLORING, FIXED
-from noisemarket.pricing.totals import DEALS, PAYMENTS, PROPOSALS, QUOTES, SAVINGS
+from noisemarket.pricing.rule import (
+    CLIMBING,
+    DEALS,
+    EXPLORING,
+    FIXED,
+    PAYMENTS,
+    PROPOSALS,
+    QUOTES,
+    SAVINGS,
+)
 
 
 def compiled(function: Callable[..., Any]) -> Any:

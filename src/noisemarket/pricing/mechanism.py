@@ -34,8 +34,7 @@ class PlayConfig:
     settings: Settings
     iterations: int
     seed: int
-    owner_optimism: float = 1.0
-    curator_optimism: float = 1.0
+    optimism: float = 1.0
     trace_every: int = TRACE_EVERY
     window: int = 500
     compiled: bool = True
@@ -110,7 +109,7 @@ Watch = Callable[[Progress], None]
 """A callback for owners that were just finished."""
 
 Stop = Callable[[], bool]
-"""Is asked now and then; from when it returns True on, a run ends with what it has finished."""
+"""Asked now and then; once it returns True, a run ends and keeps the owners that are finished."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ class Demand:
 
     ``floor`` is the noise that sellers keep, ``target`` the model quality to reach for the least
     money, in per cent. Without a ``budget`` what it is worth to the curator decides. ``scored``:
-    owners who add less to the model are offered less.
+    owners that add less to the model are offered less.
     """
 
     floor: float = 0.1

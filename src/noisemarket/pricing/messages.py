@@ -52,7 +52,7 @@ _RULE = "rule."
 class GameRules:
     """What is public about a game by messages: the grids, the protocol, how both sides learn.
 
-    ``optimism`` is the owner's: its first Q-value in its best conceivable payoffs. ``rule`` is a
+    ``optimism`` is a side's first Q-value in its best conceivable payoffs. ``rule`` is a
     name where the rules are sent to another machine. Preferences may change at interactions
     ``starts``; the first is 0.
     """
@@ -135,7 +135,7 @@ def game_rules(
         iterations=config.iterations,
         window=min(config.window, config.iterations - starts[-1]),
         interactions_per_message=per_message,
-        optimism=config.owner_optimism,
+        optimism=config.optimism,
         starts=tuple(starts),
     )
 
@@ -335,11 +335,7 @@ class _Learner(_Player):
     _proposal = 0  # the last proposal
 
     def __init__(
-        self,
-        rules: GameRules,
-        sides: Sequence[OwnerSide | CuratorSide],
-        stream: Stream,
-        optimism: float,
+        self, rules: GameRules, sides: Sequence[OwnerSide | CuratorSide], stream: Stream
     ) -> None:
         super().__init__(rules.levels.shape, rules.window)
         self._rules, self._stream = rules, stream
@@ -348,7 +344,7 @@ class _Learner(_Player):
         self._signs = np.ones(self._rewards.shape, dtype=bool)  # where every outcome binds
         if rules.sees_proposal:
             self._signs = np.concatenate([side.signs() for side in sides])
-        self._optimism, self._since = optimism, 0  # the interaction at which its tables started
+        self._since = 0  # the interaction at which its tables started
         self._rule = self._fresh_rule(0)
 
     def _fresh_rule(self, phase: int) -> Rule:
@@ -357,7 +353,7 @@ class _Learner(_Player):
         if isinstance(self, OwnerPlayer):
             hopes = hopes.swapaxes(1, 2)
         kind = find_rule(self._rules.rule)
-        first = kind.first_values(hopes, np.array([[[self._optimism * hopes.max()]]]))
+        first = kind.first_values(hopes, np.array([[[self._rules.optimism * hopes.max()]]]))
         return kind(first[0], self._rules.settings)
 
     def _state(self, proposal: int) -> int:
@@ -379,10 +375,8 @@ class LearningOwner(_Learner, OwnerPlayer):
 
     _quote = 0  # the last quote
 
-    def __init__(
-        self, rules: GameRules, sides: Sequence[OwnerSide], stream: Stream, optimism: float
-    ) -> None:
-        super().__init__(rules, sides, stream, optimism)
+    def __init__(self, rules: GameRules, sides: Sequence[OwnerSide], stream: Stream) -> None:
+        super().__init__(rules, sides, stream)
         self._changes = {
             start: phase
             for phase, start in enumerate(rules.starts)
@@ -461,7 +455,7 @@ def owner_player(rules: GameRules, sides: Sequence[OwnerSide], seed: int, key: i
 
     if rules.rule == BISECTION:
         return BisectionOwner(sides[-1], rules.window)
-    return LearningOwner(rules, sides, Stream(seed, key), rules.optimism)
+    return LearningOwner(rules, sides, Stream(seed, key))
 
 
 def curator_player(
@@ -474,8 +468,7 @@ def curator_player(
     sides = [environment.curator_side(phase, one) for phase in rules.phases(environment)]
     if rules.rule == BISECTION:
         return BisectionCurator(sides[-1], rules.window)
-    stream = Stream(seeds(config.seed)[1], key)
-    return LearningCurator(rules, sides, stream, config.curator_optimism)
+    return LearningCurator(rules, sides, Stream(seeds(config.seed)[1], key))
 
 
 def play_by_quotes(

@@ -31,7 +31,9 @@ class NearestTrade:
     pays: bool
 
 
-def why_nothing(environment: Environment, demand: Demand, *, joint: bool) -> str:
+def why_nothing(
+    environment: Environment, demand: Demand, *, joint: bool, currency: str = "units"
+) -> str:
     """A sentence on why a mechanism bought nothing (``joint``: for the one model of all)."""
     if environment.protocol == "simultaneous":
         return "Nothing is bought: both sides settled on a saving of 0."
@@ -52,11 +54,11 @@ def why_nothing(environment: Environment, demand: Demand, *, joint: bool) -> str
     who = "the cheapest owner asks" if one else f"the {found.owners:,} cheapest owners ask"
     each, its = ("", "its") if one else (" each", "their")
     terms = (
-        f"{who} {found.asked:,.2f}{each} to lower {its} noise to {found.left:g}, "
-        f"which is worth {found.worth:,.2f}{each} to the curator"
+        f"{who} {found.asked:,.2f} {currency}{each} to lower {its} noise to {found.left:g}, "
+        f"which is worth {found.worth:,.2f} {currency}{each} to the curator"
     )
     if joint and demand.budget is not None and found.owners * found.asked > demand.budget:
-        return f"The budget of {demand.budget:g} pays nobody: {terms}."
+        return f"The budget of {demand.budget:g} {currency} pays nobody: {terms}."
     if found.pays:
         return f"No trade was agreed, though one would pay: {terms}."
     if found.worth < found.asked:

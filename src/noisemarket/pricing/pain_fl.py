@@ -1,10 +1,10 @@
 """A Pain-FL style menu: the curator knows the distribution of costs, not any owner's.
 
 Owners come in types ``theta_1 < ... < theta_M`` (reservation privacy costs) with probabilities
-``q_m``. Whoever gives up noise ``s`` for a payment ``p`` gets ``payment_value p - privacy_weight
-theta s``; the curator gets ``value(s) - price_weight p`` and cannot see theta, so it posts one
-menu of (saving, payment) items and lets every owner pick. ``best_menu`` finds the best menu on the
-levels of the game, exactly, for a value of any shape.
+``q_m``. An owner that gives up noise ``s`` for a payment ``p`` gets
+``payment_value p - privacy_weight theta s``. The curator gets ``value(s) - price_weight p`` and
+cannot see theta, so it posts one menu of (saving, payment) items and lets every owner pick.
+``best_menu`` finds the best menu on the levels of the game, exactly, for a value of any shape.
 """
 
 from __future__ import annotations

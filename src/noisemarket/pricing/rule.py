@@ -58,6 +58,10 @@ CLIMBING, EXPLORING, FIXED = 0, 1, 2
 """The families of rules: policy hill-climbers, epsilon-greedy learners, fixed policies."""
 
 
+PROPOSALS, QUOTES, SAVINGS, PAYMENTS, DEALS = range(5)
+"""Columns of ``learning.Batch.counts``."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """The numbers of the learning rules; each rule reads those it needs.

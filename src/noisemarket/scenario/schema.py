@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, get_args, get_origin
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.data_files import named_records
@@ -21,45 +21,29 @@ from noisemarket.scenario.surface_file import find_surface
 LARGEST = 1e30
 """The upper bound of numbers that have no other one; it is not worth a word."""
 
-NotNegative = Annotated[float, Field(ge=0, le=LARGEST)]
-Positive = Annotated[float, Field(gt=0, le=LARGEST)]
-Share = Annotated[float, Field(ge=0, lt=1)]
+
+def _reject_bool(value: object) -> object:
+    """Python takes true for 1."""
+    if isinstance(value, bool):
+        raise ValueError("give a number, not true or false")
+    return value
+
+
+_NO_BOOL = BeforeValidator(_reject_bool)
+Number = Annotated[float, _NO_BOOL]
+Whole = Annotated[int, _NO_BOOL]
+
+NotNegative = Annotated[float, Field(ge=0, le=LARGEST), _NO_BOOL]
+Positive = Annotated[float, Field(gt=0, le=LARGEST), _NO_BOOL]
+Share = Annotated[float, Field(ge=0, lt=1), _NO_BOOL]
 Auto = Literal["auto"]
 """Chosen by the model and by public figures."""
 
 
 class Section(BaseModel):
-    """A part of a scenario: read only. Unknown keys, NaN, infinity, and true or false in place of
-    a number are refused."""
+    """A part of a scenario: read only. Unknown keys, NaN and infinity are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _reject_bool(cls, value: object, info: ValidationInfo) -> object:
-        """Python takes true for 1; a field that is a switch takes it as it is."""
-        kind = cls.model_fields[str(info.field_name)].annotation
-        switch = any(isinstance(one, bool) for one in _given(value, kind))
-        if switch and not {int, float}.isdisjoint(_parts(kind)):
-            raise ValueError("give a number, not true or false")
-        return value
-
-
-def _given(value: object, kind: Any) -> Iterator[object]:
-    """A value, and where a field is a list or table of one kind, what is in it."""
-    yield value
-    if Any not in get_args(kind):
-        if get_origin(kind) is tuple and isinstance(value, list | tuple):
-            yield from value
-        if get_origin(kind) is dict and isinstance(value, dict):
-            yield from value.values()
-
-
-def _parts(kind: Any) -> Iterator[Any]:
-    """All types that a type is made of."""
-    yield kind
-    for part in get_args(kind):
-        yield from _parts(part)
 
 
 def _ledger_url(value: str) -> str:
@@ -107,12 +91,12 @@ def _weighting(value: str) -> str:
 
 WeightingName = Annotated[str, AfterValidator(_weighting)]
 ProtectionName = Annotated[str, AfterValidator(_protection)]
-Width = Annotated[int, Field(ge=1, le=10_000)]
-ShardSize = Annotated[int, Field(ge=1, le=10**6)]
-Steps = Annotated[int, Field(ge=1, le=10_000)]
+Width = Annotated[int, Field(ge=1, le=10_000), _NO_BOOL]
+ShardSize = Annotated[int, Field(ge=1, le=10**6), _NO_BOOL]
+Steps = Annotated[int, Field(ge=1, le=10_000), _NO_BOOL]
 Currency = Annotated[str, Field(min_length=1, max_length=20), AfterValidator(_word)]
 LedgerUrl = Annotated[str, AfterValidator(_ledger_url)]
-Spread = float | dict[str, Any]
+Spread = Number | dict[str, Any]
 
 
 SURFACE_OF = {"features": "features-mnist", "cnn": "sharded-mnist"}
@@ -161,10 +145,10 @@ class GameSection(Section):
         "the path of a surface file",
     )
     sigma_max: Positive = Field(0.6, description="noise scale if nothing is traded")
-    saving_levels: int = Field(12, ge=1, le=10_000, description="J: steps of the saving grid")
+    saving_levels: Whole = Field(12, ge=1, le=10_000, description="J: steps of the saving grid")
     payment_max: Positive = Field(16.0, description="p_max: highest payment")
-    payment_levels: int = Field(32, ge=1, le=10_000, description="K: steps of the payment grid")
-    quality_weight: float = Field(
+    payment_levels: Whole = Field(32, ge=1, le=10_000, description="K: steps of the payment grid")
+    quality_weight: Number = Field(
         0.6, ge=0, le=1, description="varpi: weight of quality against money"
     )
     quality_value: NotNegative = Field(0.2, description="lambda_s: curator's value of quality")
@@ -176,7 +160,7 @@ class GameSection(Section):
 class PopulationSection(Section):
     """The owners: drawn from distributions, or read from a file."""
 
-    owners: int = Field(100, ge=1, le=10**8, description="N: number of data owners")
+    owners: Whole = Field(100, ge=1, le=10**8, description="N: number of data owners")
     privacy_cost: Spread = Field(_COSTS, description="unit privacy cost, the owner's secret")
     data_size: Spread = Field(
         600.0,
@@ -209,7 +193,7 @@ class BehaviourSection(Section):
     temperature: NotNegative = Field(
         0.0, description="scale of the logistic error with which owners judge a contract, in payoff"
     )
-    answer_rate: float = Field(
+    answer_rate: Number = Field(
         1.0, ge=0, le=1, description="share of the questions that owners answer"
     )
 
@@ -217,20 +201,20 @@ class BehaviourSection(Section):
 class LearningSection(Section):
     """How both sides learn."""
 
-    iterations: int = Field(5000, ge=1, le=10**9, description="interactions of each pair")
-    discount: float = Field(0.8, ge=0, lt=1, description="phi: weight of the future")
-    learning_rate: float = Field(0.5, gt=0, le=1, description="eta: step of the Q-values")
+    iterations: Whole = Field(5000, ge=1, le=10**9, description="interactions of each pair")
+    discount: Number = Field(0.8, ge=0, lt=1, description="phi: weight of the future")
+    learning_rate: Number = Field(0.5, gt=0, le=1, description="eta: step of the Q-values")
     step_start: Positive = Field(50.0, description="a in the policy step 1/(a + t/b)")
     step_slowing: Positive = Field(50.0, description="b in the policy step 1/(a + t/b)")
-    lose_ratio: float = Field(2.0, ge=1, description="losing step over winning step")
-    exploration: float = Field(0.1, ge=0, le=1, description="share of random moves of Q-learning")
+    lose_ratio: Number = Field(2.0, ge=1, description="losing step over winning step")
+    exploration: Number = Field(0.1, ge=0, le=1, description="share of random moves of Q-learning")
     optimism: NotNegative = Field(
         1.0, description="first Q-value of both sides, in their best conceivable payoffs"
     )
-    window: int = Field(
+    window: Whole = Field(
         500, ge=1, le=10**9, description="last iterations that a contract is read from"
     )
-    interactions_per_message: int = Field(
+    interactions_per_message: Whole = Field(
         1, ge=1, le=10**6, description="interactions in one message; 1: no messages"
     )
     reopen: bool = Field(True, description="whether DyPP starts anew when preferences have changed")
@@ -257,12 +241,12 @@ class TrainingSection(Section):
         "features",
         description="what is trained: features (a linear model on fixed features), or cnn",
     )
-    rounds: int = Field(30, ge=1, le=100_000, description="I: communication rounds")
-    batch: int = Field(64, ge=1, le=10**7, description="X: records in a batch")
+    rounds: Whole = Field(30, ge=1, le=100_000, description="I: communication rounds")
+    batch: Whole = Field(64, ge=1, le=10**7, description="X: records in a batch")
     local_rate: Positive | Auto = Field(
         "auto", description="step size of the owners' SGD; auto: 0.5 for features, 0.05 for the CNN"
     )
-    local_epochs: int = Field(
+    local_epochs: Whole = Field(
         1, ge=1, le=1000, description="passes of an owner over its data per round"
     )
     channels: tuple[Width, Width] = Field(
@@ -281,7 +265,7 @@ class TrainingSection(Section):
         description="weights of the owners' updates: noise, data_size, equal, or "
         "package.module:Name",
     )
-    weight_cap: Annotated[float, Field(gt=0, le=1)] | Auto = Field(
+    weight_cap: Annotated[float, Field(gt=0, le=1), _NO_BOOL] | Auto = Field(
         "auto",
         description="largest share of one owner in the mean; auto: 0.1, or 2 / owners if more; 1: "
         "no limit",
@@ -306,8 +290,8 @@ class PrivacySection(Section):
 
     protection: ProtectionName = Field(
         "auto",
-        description="what an owner does to its update: per_record, sharded, dp_sgd, clipped, "
-        "paper, or package.module:Name; auto: per_record for features, sharded for the CNN",
+        description="what an owner does to its update: per_record, sharded, dp_sgd, paper, "
+        "or package.module:Name; auto: per_record for features, sharded for the CNN",
     )
     settings: dict[str, Any] = Field(
         {}, description="settings of a protection of your own, by name"
@@ -317,8 +301,8 @@ class PrivacySection(Section):
     )
     records_per_shard: ShardSize | Auto = Field(
         "auto",
-        description="per_record, sharded: records that are clipped together; auto: 1 for features, "
-        "10 for the CNN",
+        description="sharded: records that are clipped together; auto: 1 for features, 10 for the "
+        "CNN; with at least as many as an owner has, its whole data is hidden",
     )
     shard_steps: Steps | Auto = Field(
         "auto",
@@ -332,7 +316,7 @@ class PrivacySection(Section):
     neighbours: Literal["replace_one", "zero_out"] = Field(
         "replace_one", description="what a record is replaced by: replace_one or zero_out"
     )
-    delta: float = Field(1e-5, gt=0, lt=1, description="delta of (epsilon, delta)")
+    delta: Number = Field(1e-5, gt=0, lt=1, description="delta of (epsilon, delta)")
     rho_cap: NotNegative = Field(
         0.0, description="most zCDP that an owner gives up in the whole job; 0: no cap"
     )
@@ -361,16 +345,16 @@ class MarketSection(Section):
         description="clock: noise that sellers keep, rounded to the nearest saving level that "
         "leaves some",
     )
-    target_accuracy: Annotated[float, Field(ge=0, le=100)] | Literal["none"] = Field(
+    target_accuracy: Annotated[float, Field(ge=0, le=100), _NO_BOOL] | Literal["none"] = Field(
         "none", description="clock: accuracy to reach for the least money, in per cent, or none"
     )
     missed_rounds: Literal["pro_rata", "all_rounds"] = Field(
         "pro_rata", description="what is paid if rounds are missed: pro_rata or all_rounds"
     )
-    minimum_share: float = Field(
+    minimum_share: Number = Field(
         0.5, ge=0, le=1, description="share of the rounds below which nothing is paid"
     )
-    false_alarm: float = Field(
+    false_alarm: Number = Field(
         1e-3, gt=0, lt=1, description="chance that a job accuses any honest owner"
     )
     currency: Currency = Field("units", description="what money is called in every output")
@@ -384,9 +368,9 @@ class MarketSection(Section):
 class ChangeSection(Section):
     """Preferences that change during the game."""
 
-    at: int = Field(ge=1, description="iteration from which it holds")
+    at: Whole = Field(ge=1, description="iteration from which it holds")
     who: Literal["owners", "curator"] = Field("owners", description="owners or curator")
-    share: float = Field(1.0, gt=0, le=1, description="share of the owners that change")
+    share: Number = Field(1.0, gt=0, le=1, description="share of the owners that change")
     names: tuple[str, ...] = Field(
         (), description="names of the owners that change, instead of a share"
     )
@@ -420,7 +404,7 @@ class Scenario(Section):
         "market", description="what the settings change: market, paper or fars"
     )
     mechanism: str = Field("dypp", description="how contracts are agreed")
-    seed: int = Field(1, ge=0, lt=1 << 63, description="seed of all randomness")
+    seed: Whole = Field(1, ge=0, lt=1 << 63, description="seed of all randomness")
     game: GameSection = GameSection()
     population: PopulationSection = PopulationSection()
     behaviour: BehaviourSection = BehaviourSection()

@@ -7,6 +7,7 @@ import math
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -22,7 +23,7 @@ from noisemarket.owner.agent import DELTA, OwnerAgent
 from noisemarket.owner.folder import CONTRACT, STATEMENT, OwnerFolder
 from noisemarket.owner.wallet import FREE, HOLD, RESERVE, SPEND, Reservation, Wallet, last_of
 from noisemarket.privacy.zcdp import gaussian_epsilon, gaussian_rho
-from noisemarket.show.style import table_of
+from noisemarket.show.style import shown, table_of
 
 ACCOUNTS = "accounts.json"
 """In a run folder: what its owners have left after the job."""
@@ -30,6 +31,8 @@ ACCOUNTS = "accounts.json"
 SIGMAS = (0.05, 0.1, 0.2, 0.3, 0.6)
 _NODE = "node.toml"
 _PLAIN: dict[str, Any] = {"box": None, "pad_edge": False}
+_number = partial(shown, missing="infinite")
+_left = partial(shown, missing="no limit")
 
 
 def accounts(folder: Path) -> dict[str, Any]:
@@ -211,14 +214,6 @@ def _one_shown(owner: Mapping[str, Any]) -> list[Table | str]:
             f"{_number(owner['epsilon'])}."
         )
     return [*out, f"Paid in all: {_money(owner)}."]
-
-
-def _number(value: float | None) -> str:
-    return "infinite" if value is None else f"{value:.4g}"
-
-
-def _left(value: float | None) -> str:
-    return "no limit" if value is None else f"{value:.4g}"
 
 
 def write_accounts(folder: RunFolder, root: Path) -> list[str]:

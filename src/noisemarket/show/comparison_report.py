@@ -29,6 +29,7 @@ from noisemarket.show.style import (
     look_of,
     name_of,
     save,
+    shown,
     table_of,
 )
 from noisemarket.study.results import (
@@ -136,7 +137,7 @@ def game_table(rows: Sequence[Mapping[str, Any]], currency: str = UNITS) -> Tabl
     title = f"Mechanisms on one population, means per owner; money in {currency}"
     table = table_of(title, "mechanism", *heads, **_NARROW)
     for row in rows:
-        cells = [_cell(row[name], form) for name, _, form in _GAME_CELLS]
+        cells = [shown(row[name], form) for name, _, form in _GAME_CELLS]
         if changed:
             times = [recovered(Recovery(**one)) for one in row["recovery"]]
             cells.append(", ".join(times) or "-")
@@ -183,14 +184,10 @@ def trained_table(document: Mapping[str, Any]) -> Table:
 
 
 def _trained_cells(one: MeanRow) -> list[str]:
-    cells = {name: _cell(one[name], form) for name, _, form in _TRAINED_CELLS}
+    cells = {name: shown(one[name], form) for name, _, form in _TRAINED_CELLS}
     if one["accuracy_half_width"]:
         cells["accuracy"] += f" ± {one['accuracy_half_width']:.2f}"
     return [*cells.values()]
-
-
-def _cell(value: float | None, form: str) -> str:
-    return "-" if value is None else form.format(value)
 
 
 def findings(rows: Sequence[Row]) -> list[str]:

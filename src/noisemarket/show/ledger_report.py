@@ -200,37 +200,11 @@ def _totals_shown(document: Row) -> list[Shown]:
     return out
 
 
-def statement_page(document: Row, *, rounds: bool = False) -> str:
-    """The same as a page of HTML that needs no other file."""
-    owner, parts = escape(document["owner"]), list[str]()
-    for contract in document["contracts"]:
-        parts.append(f"<h2>Job {escape(contract['job'])}</h2>")
-        parts += [f"<p>{escape(line)}</p>" for line in statement_sentences(contract)]
-        if rounds:
-            heads = ("round", "outcome", "rho", "epsilon", "reason")
-            rows = [[one[head] for head in heads] for one in contract["each_round"]]
-            parts.append(f"<table>{_row_html('th', heads)}")
-            parts += [_row_html("td", row) for row in rows] + ["</table>"]
-    if len(document["contracts"]) > 1:
-        parts += [f"<p>{escape(str(line))}</p>" for line in _totals_shown(document)]
-    return _PAGE.format(owner=owner, body="\n".join(parts))
-
-
-def _row_html(cell: str, values: Iterable[object]) -> str:
-    shown = (f"{value:.4g}" if isinstance(value, float) else str(value or "") for value in values)
-    return "<tr>" + "".join(f"<{cell}>{escape(one)}</{cell}>" for one in shown) + "</tr>"
-
-
 _PAGE = """\
 <!doctype html>
 <html lang="en">
-<head><meta charset="utf-8"><title>Statement for {owner}</title>
-<style>body {{ font: 16px/1.5 sans-serif; max-width: 44em; margin: 2em auto; padding: 0 1em }}
-td, th {{ padding: 0 0.8em; text-align: right }}</style></head>
-<body>
-<h1>Statement for {owner}</h1>
-{body}
-</body>
+<head><meta charset="utf-8"><title>Statement for {owner}</title></head>
+<body><pre style="white-space: pre-wrap">{text}</pre></body>
 </html>
 """
 
@@ -297,78 +271,6 @@ def statement_sentences(contract: Row) -> list[str]:
     return lines
 
 
-def right_guesses(epsilon: float, delta: float) -> float:
-    """Upper bound on the chance to guess a record right from all uploads, both cases being even.
-
-    Under (epsilon, delta) both kinds of error obey a + e^epsilon b >= 1 - delta, so that a guess
-    between two equally likely cases is right with probability (e^epsilon + delta) / (e^epsilon + 1)
-    at most.
-    """
-    if epsilon > 700.0:
-        return 1.0
-    odds = math.exp(epsilon)
-    return min(1.0, (odds + delta) / (odds + 1.0))
-
-
-def owner_words(contract: Row) -> list[dict[str, str]]:
-    """What ``contract_statement`` says of a contract, as questions of its owner and answers."""
-    full = contract["saving"] + contract["sigma"]
-    agreed, paid = contract["payment_micro"], contract["paid_micro"]
-    if contract["saving"] > 0:
-        sold = (
-            f"You gave up {contract['saving']:.3g} of your noise: you add {contract['sigma']:.3g} "
-            f"where you would have added {full:.3g}."
-        )
-    else:
-        sold = f"Nothing: you add all of your noise ({full:.3g})."
-    return [
-        {"question": "What did I sell?", "answer": sold},
-        {"question": "For what?", "answer": _money(contract, agreed, paid)},
-        {"question": "Did I deliver?", "answer": _rounds(contract)},
-        {"question": "What does that mean for my privacy?", "answer": _privacy(contract)},
-    ]
-
-
-def _money(contract: Row, agreed: int, paid: int | None) -> str:
-    if agreed == 0:
-        return "For no money: nothing was sold."
-    sum_agreed = in_words(agreed, contract["currency"])
-    if paid is None:
-        return f"{sum_agreed} is agreed. It is paid when the job is settled."
-    if contract["kept"] is False:
-        return f"{sum_agreed} was agreed. It is not paid, because the contract was found broken."
-    if paid == agreed:
-        return f"{sum_agreed} was agreed, and all of it is paid."
-    return f"{sum_agreed} was agreed, {in_words(paid, contract['currency'])} of it is paid."
-
-
-def _rounds(contract: Row) -> str:
-    total, came = contract["rounds"], contract["delivered"]
-    words = f"{came} of {total} rounds so far"
-    if contract["kept"] is not None or came == total:
-        words = "Yes, in every round" if came == total else f"In {came} of {total} rounds"
-    if contract["refused"]:
-        words += f"; {contract['refused']} of your updates were refused"
-    if contract["missed"]:
-        missed = contract["missed"]
-        words += f"; {missed} {'round was' if missed == 1 else 'rounds were'} missed"
-    return words + "."
-
-
-def _privacy(contract: Row) -> str:
-    if contract["simulated"]:
-        return "This was a simulation: the noise came from a known seed and protects nothing."
-    epsilon = contract["epsilon_agreed"]
-    if epsilon is None or not contract["guaranteed"]:
-        return "Nothing is guaranteed: there is no bound on what your updates reveal."
-    chance = 100 * right_guesses(epsilon, contract["delta"])
-    return (
-        f"Hidden: {contract['protects']}. A blind guess between two equally likely records is "
-        f"right half of the time; a guess from all of your updates, at most {chance:.0f} % of the "
-        f"time (epsilon {epsilon:.3g} at delta {contract['delta']:g})."
-    )
-
-
 def write_contracts(ledger: Ledger, file: str) -> None:
     """The contracts, one a row: what was agreed, delivered and paid."""
     with _whole(file) as out:
@@ -404,12 +306,13 @@ def write_statements(ledger: Ledger, folder: Path, form: str, *, rounds: bool) -
     pages, suffix = list[Path](), {"html": "html", "text": "txt"}[form]
     for owner, ids in owners.items():
         document = owner_statement(owner, [queries.account(ledger, one) for one in ids])
-        text = statement_page(document, rounds=rounds)
-        if form == "text":
-            out = Console(file=io.StringIO(), width=100, color_system=None)
-            for part in statement_shown(document, rounds=rounds):
-                out.print(part, markup=False, highlight=False)
-            text = out.file.getvalue()  # type: ignore[attr-defined]
+        written = io.StringIO()
+        out = Console(file=written, width=100, color_system=None)
+        for part in statement_shown(document, rounds=rounds):
+            out.print(part, markup=False, highlight=False)
+        text = written.getvalue()
+        if form == "html":
+            text = _PAGE.format(owner=escape(owner), text=escape(text))
         pages.append(Path(f"{owner_folder(folder, owner)}.{suffix}"))
         write_atomic(pages[-1], text)
     return pages

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,6 @@ from noisemarket.market.outcome import MarketOutcome, Outcome
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.market.summary import Compared, deployed, owner_figures
 from noisemarket.pricing.mechanism import Trace
-from noisemarket.show.partition_figure import draw_partition
 from noisemarket.show.style import (
     FONT,
     colour_of,
@@ -35,6 +35,7 @@ from noisemarket.show.style import (
     listed,
     name_of,
     save,
+    shown,
     table_of,
 )
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 _COLOURS = {UNIFORM: "#c8641b", NO_DP: "#222222"}
 _BLUE = "#1f5fa8"
+_money = partial(shown, form="{:,.2f}", missing="")
 _SPOKEN = 3  # groups of sellers that are described in words
 MOST_GROUPS = 12
 """Rows of the table of sellers; what is beyond them is put together."""
@@ -73,14 +75,14 @@ def alternatives_table(summary: Mapping[str, Any]) -> Table:
         )
         table.add_row(
             "\n".join(names),
-            _number(row["mean_accuracy"], "{:.2f} %"),
+            shown(row["mean_accuracy"], "{:.2f} %", ""),
             f"as {heads[same]}" if same else _range(row["accuracies"]),
-            _number(row["paid"]) if agreed else "",
+            _money(row["paid"]) if agreed else "",
             str(row["sellers"]) if agreed else "",
-            _number(row["epsilon_sold"], "{:,.1f}", "no bound"),
-            _number(row["predicted_value"]),
-            _number(row["trained_value"]),
-            _number(row["owners_surplus"]),
+            shown(row["epsilon_sold"], "{:,.1f}", "no bound"),
+            _money(row["predicted_value"]),
+            _money(row["trained_value"]),
+            _money(row["owners_surplus"]),
         )
     return table
 
@@ -109,16 +111,14 @@ def advice(summary: Mapping[str, Any]) -> str | None:
 def market_table(summary: Mapping[str, Any]) -> Table:
     """The outcome of the job itself."""
     table = table_of("This job", "", name_of(summary["mechanism"]))
-    table.add_row(
-        "test accuracy", _number(summary["deployed_accuracy"], "{:.2f} %", "not measured")
-    )
+    table.add_row("test accuracy", shown(summary["deployed_accuracy"], "{:.2f} %", "not measured"))
     bought, without = (
-        _number(summary[name], "{:.2f} %")
+        shown(summary[name], "{:.2f} %", "")
         for name in ("predicted_accuracy", "predicted_no_trade_accuracy")
     )
     table.add_row("accuracy, predicted", f"{bought} (no trade: {without})")
     if not summary["alternatives"]:  # their table has it
-        gain = _number(summary["predicted_value"])
+        gain = _money(summary["predicted_value"])
         table.add_row("curator's value over no trade, predicted", gain)
     noise = f"{summary['effective_noise']:.3g} (no trade: {summary['sigma_max']:g})"
     table.add_row("effective noise", noise)
@@ -211,11 +211,7 @@ def draw_market(
     left, right = axes[-1]
     _draw_accuracies(left, outcome, compared, others)
     _draw_payments(right, outcome)
-    figures, job = folder.path / "figures", outcome.order.job
-    drawn = save(canvas, figures, "market")
-    return drawn + draw_partition(
-        figures, job.partition, job.data.train_labels, outcome.order.names
-    )
+    return save(canvas, folder.path / "figures", "market")
 
 
 def _draw_game(axes: Sequence[Axes], game: Negotiation, trace: Trace) -> None:
@@ -358,10 +354,6 @@ def _beside(axis: Axes, words: str, place: tuple[float, float], colour: str, *, 
     )  # fmt: skip
 
 
-def _number(value: float | None, form: str = "{:,.2f}", missing: str = "") -> str:
-    return missing if value is None else form.format(value)
-
-
 def _range(values: Sequence[float | None], form: str = "{:.1f}") -> str:
     known = [value for value in values if value is not None]
     if not known:
@@ -371,4 +363,4 @@ def _range(values: Sequence[float | None], form: str = "{:.1f}") -> str:
 
 
 def _three(values: Mapping[str, float | None]) -> str:
-    return ", ".join(_number(values[name], "{:.3g}", "inf") for name in ("min", "median", "max"))
+    return ", ".join(shown(values[name], "{:.3g}", "inf") for name in ("min", "median", "max"))

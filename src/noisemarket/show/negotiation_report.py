@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.table import Table
 
 from noisemarket.files import save_arrays
 from noisemarket.game.value import Worth
@@ -17,6 +17,9 @@ from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.pricing.convergence import Recovery
 from noisemarket.pricing.mechanism import Agreement
 from noisemarket.show.style import colour_of, figure, label, name_of, save, table_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _BILATERAL_ROWS = (
     ("saving", "mean_saving", "{:.3f}"),

@@ -77,7 +77,7 @@ def privacy_answer(
     return {
         "protection": protection.name,
         "neighbours": str(neighbours),
-        "protects": protection.protects(neighbours) if guaranteed else None,
+        "protects": protection.protects(neighbours, records) if guaranteed else None,
         "guaranteed": guaranteed,
         "settings": protection.settings(),
         "records": records,

@@ -14,7 +14,7 @@ from noisemarket.formats import csv_text
 from noisemarket.ledger.money import MICRO, UNITS
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.show.account_report import ACCOUNTS, write_accounts
-from noisemarket.show.style import figure, label, save, table_of
+from noisemarket.show.style import figure, label, save, shown, table_of
 
 _DRY = "privacy"  # in the reason why an owner is left out
 COLUMNS = (
@@ -86,16 +86,12 @@ def season_table(rows: Sequence[Mapping[str, Any]], currency: str = UNITS) -> Ta
     table = table_of("Season", "job", *heads)
     for one in rows:
         table.add_row(
-            one["job"], _shown(one["accuracy"], "{:.1f} %"), str(one["owners"]),
+            one["job"], shown(one["accuracy"], "{:.1f} %"), str(one["owners"]),
             str(one["sellers"]), str(one["dry"]), f"{one['paid']:.2f}",
-            _shown(one["epsilon"], "{:.3g}"), _shown(one["left_median"], "{:.0%}"),
-            _shown(one["left_least"], "{:.0%}"),
+            shown(one["epsilon"], "{:.3g}"), shown(one["left_median"], "{:.0%}"),
+            shown(one["left_least"], "{:.0%}"),
         )  # fmt: skip
     return table
-
-
-def _shown(value: float | None, form: str) -> str:
-    return "-" if value is None else form.format(value)
 
 
 def draw_season(

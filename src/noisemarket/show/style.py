@@ -9,13 +9,13 @@ from textwrap import wrap as wrapped
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from rich.table import Table
 
 from noisemarket.files import not_written, write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from rich.table import Table
 
 _SOLID, _DASHED, _DOTTED, _BOTH = "-", (0, (5, 1.6)), (0, (1.4, 1.2)), (0, (6, 1.4, 1.4, 1.4))
 
@@ -86,12 +86,19 @@ def table_of(
     title: str | None, words: str | Sequence[str], *numbers: str, wrap: bool = True, **more: Any
 ) -> Table:
     """A table with columns of words first, and then columns of numbers."""
+    from rich.table import Table  # slow to import, and --json shows none
+
     table = Table(title=title, title_justify="left", **more)
     for head in [words] if isinstance(words, str) else words:
         table.add_column(head, no_wrap=not wrap)
     for head in numbers:
         table.add_column(head, justify="right", no_wrap=not wrap)
     return table
+
+
+def shown(value: float | None, form: str = "{:.4g}", missing: str = "-") -> str:
+    """A number for a table, or what stands for one that is missing."""
+    return missing if value is None else form.format(value)
 
 
 def figure(columns: int, rows: int = 1, size: tuple[float, float] = (4.6, 3.4)) -> tuple[Any, Any]:

@@ -241,7 +241,7 @@ class Audit:
         for layer, here in layers.items():  # of the network, which comes last
             degrees = 2 * self.trials * (here.stop - here.start)
             checks.append(noise_check(f"layer {layer}", float(left[here].sum()), degrees, alpha))
-        hidden = self.protection.protects(Neighbours.REPLACE_ONE)
+        hidden = self.protection.protects(Neighbours.REPLACE_ONE, len(self.silent.minus))
         return AuditResult(
             protection=self.protection.name,
             claimed=self.claimed,
@@ -408,13 +408,9 @@ def few(protection: Protection) -> int:
 
 
 def whole(protection: Protection, probe: Model, seed: int) -> Pair:
-    """The canary is all there is: a shard or batch with nothing else in it, an owner with no more.
-
-    Where the whole owner is hidden, all of its records are replaced.
-    """
-    count = 3 if protection.whole_owner else 1
-    vectors = np.tile(_directions(seed, 1) * _loud(protection, count), (count, 1))
-    return _probe_pair("whole", probe, vectors, [[1] * count, [0] * count])
+    """The canary is all there is: nothing else is in its shard or batch, nor in the owner."""
+    vectors = _directions(seed, 1) * _loud(protection, 1)
+    return _probe_pair("whole", probe, vectors, [[1], [0]])
 
 
 def partial(protection: Protection, probe: Model, seed: int) -> Pair:

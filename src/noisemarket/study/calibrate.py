@@ -6,7 +6,7 @@ A point is one training under uniform or mixed contracts.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,20 +70,14 @@ class Grid:
         return (len(self.sigmas) + len(self.mixed)) * len(self.betas) * self.seeds
 
     def settings(self, first_seed: int) -> Iterator[Setting]:
-        """Every point, in the order of measuring.
-
-        The whole plane with the first seed, then with the next. In a plane the beta closest to 1
-        comes first, and then always the one farthest from all before; so do the sigmas, from the
-        smallest; mixed contracts follow.
-        """
-        betas = spread([math.log(beta) for beta in self.betas], 0.0)
-        sigmas = spread(self.sigmas, 0.0)
+        """Every point, in the order of measuring: the whole plane with the first seed, then with
+        the next; in a plane beta by beta, mixed contracts last."""
         for repeat in range(self.seeds):
-            for j in betas:
-                for i in sigmas:
-                    yield Setting(self.sigmas[i], self.betas[j], first_seed + repeat)
+            for beta in self.betas:
+                for sigma in self.sigmas:
+                    yield Setting(sigma, beta, first_seed + repeat)
                 for share, sigma in self.mixed:
-                    yield Setting(sigma, self.betas[j], first_seed + repeat, share)
+                    yield Setting(sigma, beta, first_seed + repeat, share)
 
 
 @dataclass(frozen=True)
@@ -122,18 +116,6 @@ def try_out(scenario: Scenario, grid: Grid) -> None:
             raise BadInput("mixed", sigma, f"give a sigma from 0 to sigma_max = {sigma_max:g}.")
     first = next(iter(tasks_of(scenario, grid).values()))
     Orders(scenario, data_of(scenario)).under(first)
-
-
-def spread(values: Sequence[float], near: float) -> list[int]:
-    """Indices of the values: first the closest to ``near``, then each farthest from the rest."""
-    left = list(range(len(values)))
-    order = [min(left, key=lambda i: (abs(values[i] - near), i))]
-    left.remove(order[0])
-    while left:
-        apart = {i: min(abs(values[i] - values[j]) for j in order) for i in left}
-        order.append(max(left, key=lambda i: (apart[i], -i)))
-        left.remove(order[-1])
-    return order
 
 
 def _check_numbers(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, overload
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from noisemarket.files import read_text, write_atomic
 from noisemarket.formats import finite
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
-from noisemarket.game.value import JointValue, Worth, worth
+from noisemarket.game.value import JointValue
 from noisemarket.ledger.money import to_micro
 from noisemarket.market.baselines import epsilons
 from noisemarket.market.negotiation import run_options
@@ -33,7 +33,7 @@ from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.pricing.mechanism import Agreement, Mechanism
 from noisemarket.pricing.rule import Rule
 from noisemarket.scenario import Scenario, dump_scenario
-from noisemarket.study.results import NO_TRADE, Case, GameRow, Row
+from noisemarket.study.results import NO_TRADE, Case, Row
 from noisemarket.study.trainings import TRAININGS, Orders, TrainingFile, TrainingTask, data_of
 
 SEEDS = 10
@@ -110,7 +110,6 @@ class Decision(Case):
 
     sigma: FloatArray
     welfare_prices: tuple[float, float, float]
-    worth: Worth
 
 
 def decisions(
@@ -179,13 +178,12 @@ def _decisions(
         micro = None if budget is None else to_micro(budget, "budget")
         struck = within_budget(environment, made.contracts, micro)
         gains = side.payoffs_of(struck.saving, struck.payment) - side.base()
-        found = worth(environment, struck)
         yield Decision(
             mechanism=name,
             budget=budget,
             seed=scenario.seed,
             paid=float(levels.payments[struck.payment].sum()),
-            predicted_value=found.predicted_value,
+            predicted_value=joint.gain(struck),
             owners_surplus=float(gains.sum()),
             worse_off=int((gains < -1e-9).sum()),
             sellers=int((struck.saving > 0).sum()),
@@ -193,7 +191,6 @@ def _decisions(
             seconds=seconds,
             sigma=left[struck.saving],
             welfare_prices=(joint.quality_price, joint.money_price, environment.payment_value),
-            worth=found,
         )
 
 
@@ -216,10 +213,9 @@ class Comparison:
 
     def decide(self, threads: int | None = None, stop: Callable[[], bool] = lambda: False) -> None:
         """Have every mechanism decide in every case; no trade, the baseline of all, first."""
-        made = decisions(
-            self.scenario, _no_trade_first(self.plan),
-            parts=self._parts, threads=threads, stop=stop,
-        )  # fmt: skip
+        others = (name for name in self.plan.mechanisms if name != NO_TRADE)
+        plan = replace(self.plan, mechanisms=(NO_TRADE, *others))
+        made = decisions(self.scenario, plan, parts=self._parts, threads=threads, stop=stop)
         self._decisions = [*made]
 
     def tasks(self) -> list[TrainingTask]:
@@ -274,64 +270,20 @@ def _row(
     )
 
 
-def _no_trade_first(plan: Plan) -> Plan:
-    others = (name for name in plan.mechanisms if name != NO_TRADE)
-    return replace(plan, mechanisms=(NO_TRADE, *others))
-
-
-def _game_row(decision: Decision) -> GameRow:
-    found = decision.worth
-    return GameRow(
-        **decision.case(),
-        mean_saving=found.mean_saving,
-        curator_gain=found.curator_gain,
-        model_quality=found.model_quality,
-    )
-
-
 # In one call
 
 
-@overload
 def compare(
     scenario: Scenario | None = None,
     *,
     mechanisms: Sequence[AnyMechanism] | None = None,
     seeds: int | Sequence[int] = SEEDS,
     budgets: Sequence[float | None] | None = None,
-    train: Literal[True] = True,
     folder: str | Path | None = None,
     workers: int | None = None,
     watch: Callable[[int, int], object] = lambda done, total: None,
     stop: Callable[[], bool] = lambda: False,
-) -> list[Row]: ...
-
-
-@overload
-def compare(
-    scenario: Scenario | None = None,
-    *,
-    mechanisms: Sequence[AnyMechanism] | None = None,
-    seeds: int | Sequence[int] = SEEDS,
-    budgets: Sequence[float | None] | None = None,
-    train: Literal[False],
-    workers: int | None = None,
-    stop: Callable[[], bool] = lambda: False,
-) -> list[GameRow]: ...
-
-
-def compare(
-    scenario: Scenario | None = None,
-    *,
-    mechanisms: Sequence[AnyMechanism] | None = None,
-    seeds: int | Sequence[int] = SEEDS,
-    budgets: Sequence[float | None] | None = None,
-    train: bool = True,
-    folder: str | Path | None = None,
-    workers: int | None = None,
-    watch: Callable[[int, int], object] = lambda done, total: None,
-    stop: Callable[[], bool] = lambda: False,
-) -> list[Row] | list[GameRow]:
+) -> list[Row]:
     """Compare mechanisms on the same owners, data and seeds, through to the trained model.
 
     Call it under ``if __name__ == "__main__"``: it starts processes that import your script. No
@@ -344,8 +296,6 @@ def compare(
         seeds: how many, from the scenario's seed on, or which ones.
         budgets: what the curator may pay in all, None for no limit; by default the scenario's
             budget or, where it has none, 30, 100 and 300.
-        train: whether to train. Without it, rows have what is agreed and what that is worth by
-            the loss surface; no process is started and no data is read.
         folder: keeps finished trainings: a call that was cut off resumes from it, and a call with
             more mechanisms, budgets or seeds trains only what is new.
         workers: processes that train, and threads that learn; by default one per core.
@@ -359,23 +309,16 @@ def compare(
         BadInput: a value of the scenario or an argument cannot be used.
 
     Example:
-        >>> import noisemarket as nm
-        >>> small = nm.Scenario.from_preset("market", owners=20, surface="printed")
-        >>> rows = nm.compare(small, mechanisms=["equilibrium"], seeds=2, budgets=[40], train=False)
-        >>> [(row.seed, row.sellers, row.paid) for row in rows if row.mechanism == "equilibrium"]
-        [(1, 2, 29.0), (2, 3, 39.0)]
+        ::
+
+            rows = nm.compare(scenario, mechanisms=["clock", "dypp"], seeds=3, budgets=[40])
+            points = {(row.mechanism, row.seed): row.accuracy for row in rows}
     """
     scenario = scenario or Scenario.from_preset("market")
     if workers is not None and workers < 1:
         raise BadInput("workers", workers, "give at least 1.")
     parts = parts_of(mechanisms)
     plan = plan_of(scenario, parts, seeds, budgets)
-    if not train:
-        check(scenario, parts, trained=False)
-        made = decisions(
-            scenario, _no_trade_first(plan), parts=parts, threads=workers, stop=stop
-        )  # fmt: skip
-        return [_game_row(one) for one in made]
     leave_unless_main()
     check(scenario, parts)
     with ExitStack() as stack:

@@ -73,26 +73,6 @@ class Row(Case):
     accuracy_per_round: list[float]
 
 
-@dataclass(frozen=True)
-class GameRow(Case):
-    """The result of a case without training.
-
-    ``mean_saving`` and ``curator_gain`` are per owner, as in the paper's game; ``model_quality`` is
-    that of the one model that all train, in per cent.
-
-    Example:
-        >>> import noisemarket as nm
-        >>> small = nm.Scenario.from_preset("market", owners=20, surface="printed")
-        >>> _, row = nm.compare(small, mechanisms=["clock"], seeds=1, budgets=[None], train=False)
-        >>> round(row.model_quality, 1), row.paid
-        (69.2, 16.0)
-    """
-
-    mean_saving: float
-    curator_gain: float
-    model_quality: float
-
-
 AVERAGED = tuple(
     one.name
     for one in fields(Row)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from noisemarket.errors import BadInput
 from noisemarket.market import events
 from noisemarket.show.dashboard import live
-from noisemarket.show.dashboard.live import LiveHub, RunProgress, RunReader, Stream
-from noisemarket.show.dashboard.run_store import AnswerCache, RunStore
+from noisemarket.show.dashboard.live import RunProgress, RunReader
+from noisemarket.show.dashboard.run_store import AnswerCache, RunStore, UnknownRun
 
 pytestmark = pytest.mark.slow
 
@@ -54,14 +53,6 @@ def write(path: Path, done: int, **more: Any) -> None:
         file.write(json.dumps(line) + "\n")
 
 
-async def told(stream: Stream, kind: str) -> Any:
-    """The next message of that kind."""
-    async for message in stream:
-        if message.startswith(b"event: " + kind.encode()):
-            return json.loads(message.partition(b"data: ")[2])
-    raise AssertionError(f"no {kind}")
-
-
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from(KINDS), st.dictionaries(st.sampled_from(FIELDS), ANY))))
 def test_no_line_breaks_the_progress(lines: list[tuple[str, dict[str, Any]]]) -> None:
@@ -74,73 +65,44 @@ def test_no_line_breaks_the_progress(lines: list[tuple[str, dict[str, Any]]]) ->
     assert document["progress"]["done"] == progress.done_of_total()[0]
 
 
-def test_all_who_watch_share_one_reader(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks, path = 0, store.root / "one" / "curator" / "events.jsonl"
-    look = RunReader.look
-
-    def counted(reader: RunReader) -> dict[str, Any]:
-        nonlocal looks
-        looks += 1
-        return look(reader)
-
-    monkeypatch.setattr(RunReader, "look", counted)
+def test_all_who_watch_share_one_look(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, path = RunReader(store, "one"), store.root / "one" / "curator" / "events.jsonl"
+    looks, look = [], reader.look
+    monkeypatch.setattr(reader, "look", lambda: looks.append(1) or look())
     monkeypatch.setattr(live, "LOOK", 0.3)
-
-    async def watch() -> None:
-        hub = LiveHub(store)
-        streams = [hub.follow("one") for _ in range(50)]
-        for seen in await asyncio.gather(*(told(one, "state") for one in streams)):
-            assert seen["progress"]["done"] == 1
-        assert (hub.viewers, looks) == (50, 1)
-        write(path, 4)
-        for seen in await asyncio.gather(*(told(one, "state") for one in streams)):
-            assert seen["progress"]["done"] == 4
-        for one in streams:
-            await one.aclose()
-        assert hub.viewers == 0
-        before = looks
-        await asyncio.sleep(0.5)
-        assert looks == before  # nobody watches: nothing is read
-
-    asyncio.run(watch())
+    with ThreadPoolExecutor(8) as pool:
+        seen = [*pool.map(lambda _: reader.state(), range(8))]
+    assert [one["progress"]["done"] for one in seen] == [1] * 8
+    assert len(looks) == 1
+    write(path, 4)
+    time.sleep(0.4)
+    assert reader.state()["progress"]["done"] == 4
 
 
 def test_a_look_that_fails_is_told_and_tried_again(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look, failing = RunReader.look, True
+    reader = RunReader(store, "one")
 
-    def broken(reader: RunReader) -> dict[str, Any]:
-        if failing:
-            raise PermissionError(13, "Permission denied")
-        return look(reader)
+    def broken() -> dict[str, Any]:
+        raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(RunReader, "look", broken)
-
-    async def watch() -> None:
-        nonlocal failing
-        async with aclosing(LiveHub(store).follow("one")) as stream:
-            assert "Permission denied" in (await told(stream, "trouble"))["problem"]
-            failing = False
-            assert (await told(stream, "state"))["state"] == "running"
-
-    asyncio.run(watch())
+    with monkeypatch.context() as patched:
+        patched.setattr(reader, "look", broken)
+        with pytest.raises(BadInput, match="Permission denied"):
+            reader.state()
+    assert reader.state()["state"] == "running"
 
 
-def test_a_run_that_is_gone_ends_its_streams_and_can_come_back(store: RunStore) -> None:
-    async def watch() -> None:
-        hub = LiveHub(store)
-        stream = hub.follow("one")
-        await told(stream, "state")
-        shutil.move(store.root / "one", store.root / "two")
-        assert await told(stream, "gone") == {}
-        await stream.aclose()
-        assert hub.viewers == 0
-        shutil.move(store.root / "two", store.root / "one")
-        async with aclosing(hub.follow("one")) as again:
-            assert (await told(again, "state"))["progress"]["done"] == 1
-
-    asyncio.run(watch())
+def test_a_run_that_is_gone_can_come_back(store: RunStore) -> None:
+    reader = RunReader(store, "one")
+    reader.state()
+    shutil.move(store.root / "one", store.root / "two")
+    time.sleep(0.05)
+    with pytest.raises(UnknownRun):
+        reader.state()
+    shutil.move(store.root / "two", store.root / "one")
+    assert reader.state()["progress"]["done"] == 1
 
 
 def test_the_points_of_a_game_are_told_until_it_is_over(store: RunStore) -> None:

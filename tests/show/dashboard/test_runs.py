@@ -8,7 +8,6 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 from tests.commands import call_here
 from tests.ledger.tampering import drop_guards, execute
@@ -18,7 +17,6 @@ from tests.show.dashboard.conftest import Get
 from noisemarket.show.dashboard.live import RunReader
 from noisemarket.show.dashboard.run_store import RunStore
 from noisemarket.show.dashboard.web_app import web_app
-from noisemarket.show.ledger_report import right_guesses
 
 pytestmark = pytest.mark.process
 
@@ -152,35 +150,10 @@ def test_an_owner_in_plain_words(get: Get, runs: Path) -> None:
     assert found["contract"]["paid_micro"] == statement["paid_micro"]
     assert found["trace"]["epsilon"][-1] == pytest.approx(statement["epsilon"], rel=1e-9)
     assert [one["kind"] for one in found["entries"]][:2] == ["offered", "signed"]
-    answers = {one["question"]: one["answer"] for one in found["words"]}
-    assert "all of it is paid" in answers["For what?"]
     broken = get("runs/market/owner", name="2")
-    assert any("not paid, because" in one["answer"] for one in broken["words"])
+    assert any("The contract is broken" in line for line in broken["statement"])
     said = call_here("ledger", "statement", "market", "0", cwd=runs).stdout
     assert all(line[:60] in said for line in found["statement"])
-
-
-def test_how_often_a_guess_is_right() -> None:
-    """Against the best test between two Gaussians, which an epsilon must cover."""
-    from scipy.stats import norm
-
-    from noisemarket.privacy.zcdp import gaussian_epsilon
-
-    for rho in (0.01, 0.3, 2.0):
-        best = norm.cdf(np.sqrt(2 * rho) / 2)
-        assert right_guesses(gaussian_epsilon(rho, 1e-5), 1e-5) >= best
-    assert right_guesses(0.0, 0.0) == 0.5
-    assert right_guesses(1e9, 0.0) == 1.0
-
-
-def test_a_policy_that_was_learned(get: Get, runs: Path) -> None:
-    found = get("runs/game/owner", name="1")
-    with np.load(runs / "game" / "policies.npz") as kept:
-        table = kept["owner"][1]
-    shown = found["policy"]["owner"]
-    assert np.allclose(shown["chances"], table, atol=6e-4)
-    assert (len(shown["states"]), len(shown["actions"])) == table.shape
-    assert found["contract"] is None  # a game alone signs nothing on a ledger
 
 
 def test_curves_have_the_exact_equilibrium(get: Get, runs: Path) -> None:

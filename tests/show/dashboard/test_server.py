@@ -1,4 +1,4 @@
-"""The server as a process: streams, clients that vanish, runs that outlive it."""
+"""The server as a process: states, clients that vanish, runs that outlive it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -50,52 +51,36 @@ def ask(served: Served, method: str, path: str, body: Any = None) -> tuple[int, 
     return answer.status, json.loads(text)
 
 
-class Stream:
-    """The states that a stream tells."""
-
-    def __init__(self, served: Served, run: str) -> None:
-        self._connection = connect(served)
-        self._connection.request("GET", f"/api/runs/{run}/events", headers=bearer())
-        self._answer = self._connection.getresponse()
-        assert self._answer.status == 200
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        for line in self._answer:
-            if line.startswith(b"data: "):
-                yield json.loads(line[6:])
-
-    def close(self) -> None:
-        self._answer.close()
-        self._connection.close()
+def states(served: Served, run: str) -> Iterator[dict[str, Any]]:
+    """How a run stands, as a page asks for it."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        status, seen = ask(served, "GET", f"runs/{run}/state")
+        assert status == 200
+        yield seen
+        time.sleep(0.1)
 
 
 def until(served: Served, run: str, state: str) -> dict[str, Any]:
-    stream = Stream(served, run)
-    found = next(seen for seen in stream if seen["state"] == state)
-    stream.close()
-    return found
+    return next(seen for seen in states(served, run) if seen["state"] == state)
 
 
 def test_a_run_outlives_its_viewers_and_its_server(served: Served) -> None:
     """One run at a time; viewers come and vanish; the server is killed; the run is resumed."""
     status, started = ask(served, "POST", "runs", {"name": "long", "settings": SMALL, "draws": 0})
     assert (status, started) == (201, {"name": "long"})
-    first = Stream(served, "long")
-    assert next(seen["round"] for seen in first if seen["round"] > 0)
+    assert next(seen["round"] for seen in states(served, "long") if seen["round"] > 0)
     run = process_of(served.root / "long")
     run.suspend()
     status, refused = ask(served, "POST", "runs", {"name": "second", "settings": SMALL})
     assert status == 429
     assert "1 runs are going on" in refused["problem"]
-    viewers = [Stream(served, "long") for _ in range(20)]
-    rounds = [next(seen["round"] for seen in viewer if seen["round"] > 0) for viewer in viewers]
-    for viewer in viewers[:15]:
-        viewer.close()  # in the middle of a stream
+    with ThreadPoolExecutor(20) as pool:
+        seen = [*pool.map(lambda _: ask(served, "GET", "runs/long/state")[1], range(20))]
+    done = max(one["round"] for one in seen)
     run.resume()
-    assert next(seen["round"] for seen in viewers[-1] if seen["round"] > rounds[-1])
+    assert next(seen["round"] for seen in states(served, "long") if seen["round"] > done)
     run.suspend()
-    for viewer in (first, *viewers[15:]):
-        viewer.close()
     served.stop(kill=True)
     assert run.is_running()
     served.start()

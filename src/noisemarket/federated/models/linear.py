@@ -7,8 +7,8 @@ one size are one array with three axes.
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -30,9 +30,6 @@ from noisemarket.federated.models.model import (
 
 Double = NDArray[np.float64]
 
-FEW = 64
-"""Records of a shard whose norm is computed from products; in larger ones from the update."""
-CANCELLED = 1e-3
 SUMMED = 32
 """Steps of single records that are added in single precision; their sums in double."""
 SINGLE = 2.0**-24
@@ -41,7 +38,6 @@ SHORTEST = 1e-15
 """Residuals shorter than this count as that long: squares of shorter ones might underflow."""
 TOGETHER = 2**14
 """Weights of the owners that train together: few enough to stay in the processor's cache."""
-_BLOCK = 1024  # records whose features are in double precision at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,14 +46,13 @@ class LinearRecords(Records):
 
     features: Flat
     labels: Labels
-    _products: dict[int, Double] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.labels)
 
     @property
     def added_bytes(self) -> int:
-        return self.labels.size * 8 + sum(one.nbytes for one in self._products.values())
+        return self.labels.size * 8
 
     def take(self, indices: NDArray[np.int64]) -> LinearRecords:
         return LinearRecords(self.features[indices], self.labels[indices])
@@ -66,16 +61,6 @@ class LinearRecords(Records):
     def lengths(self) -> Double:
         """The norms of the features."""
         return _lengths(self.features)
-
-    def products(self, shards: int) -> Double:
-        """The products of features within each shard, (records, records, shards); computed once."""
-        if shards not in self._products:
-            size, width = -(-len(self) // shards), self.features.shape[1]
-            rows = np.zeros((size * shards, width))
-            rows[: len(self)] = self.features
-            stacked = rows.reshape(size, shards, width)
-            self._products[shards] = np.einsum("isd,jsd->ijs", stacked, stacked)
-        return self._products[shards]
 
     def stacks(self, shards: int, most: int) -> Iterator[tuple[Flat, Labels]]:
         """Views of shards of one size, (shards, records, dimension), with their labels; at most
@@ -177,54 +162,18 @@ class LinearModel(Model):
                     here = self._rows(start) + moved
                 yield moved.reshape(len(labels), -1)
 
-    def clipped_steps(
-        self, start: Flat, records: Records, shards: int, rate: float, clip: float
-    ) -> Double:
-        """Without forming any update: the squared norm of a shard's gradient, the sum of outer
-        products r_i x_i', is the sum of (r_i . r_j)(x_i . x_j) over its pairs of records."""
-        own = _own(records)
-        count, size = len(own), -(-len(own) // shards)
-        if size == 1:
-            [alone] = self._record_steps(start, [own], rate, clip)
-            return alone
-        if size > FEW:
-            return super().clipped_steps(start, records, shards, rate, clip)
-        with np.errstate(all="ignore"):
-            wrong = np.zeros((self.classes, size * shards))
-            scores = self._scores(start, own.features)
-            wrong[:, :count] = self._residuals(scores, own.labels)
-            by_shard = wrong.reshape(self.classes, size, shards)
-            inner, outer = np.einsum("cis,cjs->ijs", by_shard, by_shard), own.products(shards)
-            square = (inner * outer).sum(axis=(0, 1))
-            # Where the parts cancel, rounding could hide the norm: none counts as shorter than
-            # CANCELLED times the sum of its parts' norms.
-            parts = np.sqrt(np.einsum("iis,iis->is", inner, outer)).sum(axis=0)
-            length = np.sqrt(np.maximum(square, np.square(CANCELLED * parts)))
-            held = count // shards + (np.arange(shards) < count % shards)
-            share = np.minimum(rate / held, CLIP_MARGIN * clip / np.maximum(length, 1e-300))
-            scaled, features = (by_shard * -share).reshape(wrong.shape)[:, :count], own.features
-        good = np.isfinite(length)
-        if not good.all():
-            kept = np.flatnonzero(np.resize(good, count))
-            scaled, features = scaled[:, kept], features[kept]
-        total: Double = np.zeros((self.classes, self.dimension))
-        for at in range(0, len(features), _BLOCK):
-            block = slice(at, at + _BLOCK)
-            total += scaled[:, block] @ features[block].astype(np.float64)
-        return total.reshape(-1)
-
-    def lot_steps(
-        self, start: Flat, lot: Sequence[tuple[Records, int]], rate: float, clip: float
-    ) -> Iterable[Double]:
+    def record_steps(
+        self, start: Flat, lot: Sequence[Records], rate: float, clip: float
+    ) -> Iterator[Double]:
+        own = [_own(records) for records in lot]
         # The sums over the classes of a single record have another order.
-        if all(1 < len(records) == shards for records, shards in lot):
-            return self._record_steps(start, [_own(records) for records, _ in lot], rate, clip)
-        return super().lot_steps(start, lot, rate, clip)
+        alone = any(len(records) < 2 for records in own)
+        for some in [[one] for one in own] if alone else [own]:
+            yield from self._sums_of_steps(start, some, rate, clip)
 
-    def _record_steps(
+    def _sums_of_steps(
         self, start: Flat, lot: Sequence[LinearRecords], rate: float, clip: float
     ) -> Iterator[Double]:
-        """The sum of each owner's clipped steps, where every record is a shard."""
         for up, x in self._clipped(start, lot, rate, clip):
             even = len(x) // SUMMED * SUMMED
             lots = up[:, :even].reshape(self.classes, -1, SUMMED).swapaxes(0, 1)

@@ -86,24 +86,17 @@ class Model(ABC):
         shard that has a record, in any order.
         """
 
-    def clipped_steps(
-        self, start: Flat, records: Records, shards: int, rate: float, clip: float
-    ) -> NDArray[np.float64]:
-        """The sum over shards of one step's update, each cut to norm ``clip``, or 0 if not finite.
-
-        Steps and shards are those of ``shard_updates``; a model may know a quicker way.
-        """
-        total = np.zeros(len(start))
-        for updates in self.shard_updates(start, records, shards, 1, rate):
-            total += clipped_sum(updates, clip)
-        return total
-
-    def lot_steps(
-        self, start: Flat, lot: Sequence[tuple[Records, int]], rate: float, clip: float
+    def record_steps(
+        self, start: Flat, lot: Sequence[Records], rate: float, clip: float
     ) -> Iterable[NDArray[np.float64]]:
-        """The ``clipped_steps`` of each of some owners, by their records and shards: the same bits
-        as of each alone."""
-        return (self.clipped_steps(start, *owner, rate, clip) for owner in lot)
+        """Of each of some owners the sum over its records of one step's update, each cut to norm
+        ``clip``, or 0 if not finite: the same bits as of each owner alone. A model may know a
+        quicker way."""
+        for records in lot:
+            total = np.zeros(len(start))
+            for updates in self.shard_updates(start, records, max(1, len(records)), 1, rate):
+                total += clipped_sum(updates, clip)
+            yield total
 
     @abstractmethod
     def score(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from noisemarket.federated.protections.clipped import Clipped
 from noisemarket.federated.protections.dp_sgd import DPSGD
 from noisemarket.federated.protections.paper import Paper
 from noisemarket.federated.protections.per_record import PerRecord
@@ -16,7 +15,6 @@ PROTECTIONS = Parts[type[Protection]](
         "per_record": PerRecord,
         "sharded": Sharded,
         "dp_sgd": DPSGD,
-        "clipped": Clipped,
         "paper": Paper,
     },
     Protection,
@@ -26,7 +24,6 @@ PROTECTIONS = Parts[type[Protection]](
 __all__ = [
     "DPSGD",
     "PROTECTIONS",
-    "Clipped",
     "Paper",
     "PerRecord",
     "Protection",

@@ -72,17 +72,13 @@ class Protection(ABC):
     stated: ClassVar[tuple[str, ...]] = ()
     """Methods of the number of records whose values contracts state, such as ``reach``."""
 
-    any_training: ClassVar[bool] = False
-    """Whether ``protect`` works on an update however it was trained."""
-
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         if "name" not in vars(cls):
             cls.name = full_name(cls)
 
-    @property
-    def whole_owner(self) -> bool:
-        """Whether the unit that is hidden is all the owner's data, not one record."""
+    def whole_owner(self, records: int) -> bool:
+        """Whether all data of an owner of so many records is hidden, not just one record."""
         return False
 
     def __post_init__(self) -> None:
@@ -105,11 +101,6 @@ class Protection(ABC):
         """The uploads of some owners, who start from one model: the same bits as of each alone."""
         return map(self.upload, tasks)
 
-    def protect(self, update: NDArray[Any], sigma: float, noise: NoiseSource) -> NDArray[Any]:
-        """Protect an update that something else has trained, such as a Flower app."""
-        remedy = "protects inside the training: choose one for any training, such as clipped."
-        raise BadInput("protection", self.name, remedy)
-
     def parts(self, records: int) -> int:
         """Of how many clipped parts (shards, examples) an update or a step is the mean.
 
@@ -127,12 +118,13 @@ class Protection(ABC):
         ``dimension`` parameters; infinity for none. ``records`` is the number of the owner's.
         """
 
-    def protects(self, neighbours: Neighbours) -> str:
-        """In words, the change of the data that the noise hides."""
-        unit = "the owner's whole data" if self.whole_owner else "one record"
+    def protects(self, neighbours: Neighbours, records: int) -> str:
+        """The change of the data that the noise hides, in words, by the number of ``records``."""
+        whole = self.whole_owner(records)
+        unit = "the owner's whole data" if whole else "one record"
         if neighbours is Neighbours.REPLACE_ONE:
             return f"{unit}, replaced by any other"
-        if self.whole_owner:
+        if whole:
             return f"{unit}, its clipped update set to zero"
         return f"{unit}, its clipped gradient zeroed out"
 
@@ -155,7 +147,7 @@ class Protection(ABC):
             sigma=sigma,
             sensitivity=self.sensitivity(dimension, records, neighbours),
             neighbours=neighbours,
-            protects=self.protects(neighbours),
+            protects=self.protects(neighbours, records),
             delta=delta,
             rho_cap=rho_cap,
             simulated=simulated,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noisemarket.federated.models.model import clipped_sum
 from noisemarket.federated.protections.protection import Protection, Upload, UploadTask
-from noisemarket.privacy.noise import add_noise, rounding_reach
+from noisemarket.privacy.noise import NoiseSource, add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours, sharded_sensitivity
 
 
@@ -35,11 +36,16 @@ class ShardMean(Protection):
         shards, rounding = self.shards(records), rounding_reach(dimension)
         return sharded_sensitivity(self.clip, shards, neighbours, rounding)
 
-    def protects(self, neighbours: Neighbours) -> str:
-        if neighbours is Neighbours.ZERO_OUT and self.records_per_shard > 1:
+    def whole_owner(self, records: int) -> bool:
+        """A single shard is all that the owner has, and may be replaced as a whole."""
+        return self.records_per_shard > 1 and self.shards(records) == 1
+
+    def protects(self, neighbours: Neighbours, records: int) -> str:
+        several = self.records_per_shard > 1 and not self.whole_owner(records)
+        if neighbours is Neighbours.ZERO_OUT and several:
             # Retraining the shard without the record is not covered: that can move it all the way.
             return "one record, zeroed out together with the clipped update of its shard"
-        return super().protects(neighbours)
+        return super().protects(neighbours, records)
 
     def reach(self, records: int) -> float:
         return self.clip
@@ -48,6 +54,9 @@ class ShardMean(Protection):
 @dataclass(frozen=True)
 class Sharded(ShardMean):
     """Disjoint shards train freely; each update is cut to norm ``clip``; their mean gets the noise.
+
+    With at least as many ``records_per_shard`` as an owner has records there is one shard, and the
+    owner's whole data is hidden. So ``protect_whole`` serves any training, as of a Flower app.
 
     Example:
         >>> Sharded(records_per_shard=10, clip=1.0).sensitivity(0, 640, Neighbours.REPLACE_ONE)
@@ -73,3 +82,9 @@ class Sharded(ShardMean):
             total += clipped_sum(updates, self.clip)
         # In double precision until the noise is on: rounding before it would have to be charged.
         return add_noise(total / shards, task.sigma, task.noise).astype(np.float32)
+
+    def protect_whole(
+        self, update: NDArray[Any], sigma: float, noise: NoiseSource
+    ) -> NDArray[np.float64]:
+        """Protect an update, however it was trained, as that of a single shard."""
+        return add_noise(clipped_sum(update[None], self.clip), sigma, noise)

@@ -1,18 +1,17 @@
-"""A run as it goes on: its files are read once, and all viewers are sent the same bytes."""
+"""A run as it goes on: its files are read once, and all viewers are told the same."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import threading
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import Any, TypeVar
 
-from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.errors import BadInput
 from noisemarket.federated.rounds import RoundResult, read_result
 from noisemarket.ledger.money import MICRO
 from noisemarket.market import events
@@ -33,7 +32,7 @@ from noisemarket.market.events import (
 )
 from noisemarket.market.run_folder import JOB
 from noisemarket.market.summary import deployed
-from noisemarket.show.dashboard.run_store import RUNNING, SCENARIO, RunStore, UnknownRun
+from noisemarket.show.dashboard.run_store import RUNNING, SCENARIO, RunStore
 from noisemarket.show.style import name_of
 
 LOOK = 0.5
@@ -42,12 +41,6 @@ LOOK = 0.5
 EASE = 20.0
 """The pause after a look is at least this many times its duration."""
 
-HEARTBEAT = 15.0
-RETRY = b"retry: 1000\n\n"
-"""How soon a browser connects again, in milliseconds."""
-
-MOST_VIEWERS = 300
-Stream = AsyncGenerator[bytes, None]
 MOST_POINTS = 400
 Point = TypeVar("Point")
 _NOTES = 50
@@ -220,10 +213,12 @@ def _points(trace: dict[str, Any]) -> dict[str, list[float]]:
 
 
 class RunReader:
-    """Follows the files of one run."""
+    """Follows the files of one run, for all who watch it."""
 
     def __init__(self, store: RunStore, run: str) -> None:
         self._store, self._run = store, run
+        self._turn, self._next_look = threading.Lock(), 0.0
+        self._seen: dict[str, Any] = {}
         self._identity: object = None
         self._step, self._first, self._last = "", (0, 0.0), (0, 0.0)
         self._forget()
@@ -237,6 +232,20 @@ class RunReader:
         }
         folder = self._store.folder(self._run)
         self._files = [(name, Tail(folder / name, whole=True), readers[name]) for name in readers]
+
+    def state(self) -> dict[str, Any]:
+        """How the run stands, by a look that is not too old."""
+        with self._turn:
+            began = time.monotonic()
+            if began >= self._next_look:
+                try:
+                    self._seen = self.look()
+                except OSError as problem:
+                    why = f"cannot be read just now ({problem.strerror})."
+                    raise BadInput("run", self._run, why) from None
+                ended = time.monotonic()
+                self._next_look = ended + max(LOOK, EASE * (ended - began))
+            return self._seen
 
     def look(self) -> dict[str, Any]:
         """Read what is new, and say how the run stands."""
@@ -270,79 +279,3 @@ class RunReader:
         if not moved or not total:
             return None
         return round((self._last[1] - self._first[1]) / moved * max(0, total - done), 1)
-
-
-class TooManyViewers(NoisemarketError):
-    """The server has as many open streams as it takes."""
-
-
-class LiveHub:
-    """All runs that are being watched."""
-
-    def __init__(self, store: RunStore) -> None:
-        self._store = store
-        self._watched: dict[str, _WatchedRun] = {}
-        self.viewers = 0
-
-    def follow(self, run: str) -> Stream:
-        """How a run stands, as server-sent events: now, and whenever it changes."""
-        self._store.path(run)
-        if self.viewers >= MOST_VIEWERS:
-            raise TooManyViewers("Too many pages are watching runs: close some.")
-        return self._stream(run)
-
-    async def _stream(self, run: str) -> Stream:
-        """Counted from its first message on: one that is never begun is never ended, either."""
-        watched = self._watched.setdefault(run, _WatchedRun(self._store, run))
-        self.viewers += 1
-        watched.viewers += 1
-        try:
-            yield RETRY
-            sent, at = b"", time.monotonic()
-            with suppress(UnknownRun):
-                while True:
-                    message = await watched.latest()
-                    if message != sent or time.monotonic() - at > HEARTBEAT:
-                        yield b": still here\n\n" if message == sent else message
-                        sent, at = message, time.monotonic()
-                    await asyncio.sleep(LOOK)
-            yield b"event: gone\ndata: {}\n\n"
-        finally:
-            self.viewers -= 1
-            watched.viewers -= 1
-            if not watched.viewers and self._watched.get(run) is watched:
-                del self._watched[run]
-
-
-class _WatchedRun:
-    """One run with all its viewers: the first one that finds the message too old renews it."""
-
-    def __init__(self, store: RunStore, run: str) -> None:
-        self._reader, self._message, self._next_look = RunReader(store, run), b"", 0.0
-        self._turn, self._looking = asyncio.Lock(), threading.Lock()
-        self.viewers = 0
-
-    async def latest(self) -> bytes:
-        """The message of now."""
-        async with self._turn:
-            if time.monotonic() >= self._next_look:
-                await asyncio.to_thread(self._look)
-            return self._message
-
-    def _look(self) -> None:
-        with self._looking:  # a viewer that left may have left its look going on
-            began = time.monotonic()
-            try:
-                self._message = _event("state", self._reader.look())
-            except UnknownRun:
-                raise
-            except Exception as problem:
-                why = getattr(problem, "strerror", None) or type(problem).__name__
-                words = f"The files of this run cannot be read just now ({why})."
-                self._message = _event("trouble", {"problem": words})
-            ended = time.monotonic()
-            self._next_look = ended + max(LOOK, EASE * (ended - began))
-
-
-def _event(kind: str, document: dict[str, Any]) -> bytes:
-    return f"event: {kind}\ndata: {json.dumps(document, allow_nan=False)}\n\n".encode()

@@ -1,11 +1,10 @@
-"""The data of a run for a page: its game, its contracts, one owner, its ledger, comparisons."""
+"""The data of a run for a page: game, contracts, one owner, ledger, comparisons, studies."""
 
 from __future__ import annotations
 
 import csv
 import io
 import time
-import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -17,6 +16,7 @@ from noisemarket.formats import csv_text, finite, infinite, text_of
 from noisemarket.game.environment import Environment
 from noisemarket.game.value import worth
 from noisemarket.ledger import queries
+from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.money import MICRO
 from noisemarket.ledger.verification import verify
 from noisemarket.market.negotiation import run_options
@@ -29,9 +29,12 @@ from noisemarket.scenario import Scenario, load_scenario
 from noisemarket.show.account_report import ACCOUNTS
 from noisemarket.show.dashboard.live import thinned
 from noisemarket.show.dashboard.run_store import (
+    CLAIMS,
     COMPARISON,
     CONTRACTS,
+    JOB_OF,
     SCENARIO,
+    SEASON,
     SUMMARY,
     RunLedger,
     RunStore,
@@ -44,9 +47,9 @@ from noisemarket.show.ledger_report import (
     contract_in_full,
     contract_statement,
     contract_terms,
-    owner_words,
     statement_sentences,
 )
+from noisemarket.show.reproduction_page import FIGURES
 from noisemarket.show.style import name_of
 
 MOST_OWNERS = 20_000
@@ -56,7 +59,6 @@ MOST_POINTS = 600
 SERVER_SECONDS, CHECKED_SECONDS = 2.0, 30.0
 """Lifetime in the cache of the rows of a ledger on a server, and of its verification."""
 
-POLICIES = "policies.npz"
 ELSEWHERE = (
     "The ledger of this run is not in this folder. If it is on a server, start the dashboard with "
     "--ledger URL to read it here."
@@ -145,17 +147,16 @@ def contract_rows(store: RunStore, run: str) -> list[Row]:
 _STATES: dict[object, str] = {True: "kept", "true": "kept", False: "broken", "false": "broken"}
 
 
+def _row(terms: OwnerOutcome | Contract, payment: int, *others: object) -> Row:
+    """The values of ``COLUMNS``; the others are weight, state and money paid."""
+    agreed = terms.owner, terms.saving, terms.sigma, payment / MICRO, finite(terms.epsilon)
+    return dict(zip(COLUMNS, (*agreed, *others), strict=True))
+
+
 def _outcome_row(one: OwnerOutcome) -> Row:
-    return {
-        "owner": one.owner,
-        "saving": one.saving,
-        "sigma": one.sigma,
-        "payment": one.payment_micro / MICRO,
-        "epsilon": finite(one.epsilon),
-        "weight": one.weight,
-        "state": "kept" if one.state == PAID else one.state,
-        "paid": None if one.state == LEFT_OUT else (one.paid_micro or 0) / MICRO,
-    }
+    paid = None if one.state == LEFT_OUT else (one.paid_micro or 0) / MICRO
+    state = "kept" if one.state == PAID else one.state
+    return _row(one, one.payment_micro, one.weight, state, paid)
 
 
 def _from_ledger(where: RunLedger) -> list[Row]:
@@ -167,17 +168,9 @@ def _from_ledger(where: RunLedger) -> list[Row]:
 
 
 def _ledger_row(one: queries.Standing) -> Row:
-    contract = one.contract
-    return {
-        "owner": contract.owner,
-        "saving": contract.saving,
-        "sigma": contract.sigma,
-        "payment": contract.payment / MICRO,
-        "epsilon": finite(contract.epsilon),
-        "weight": one.weight,
-        "state": _STATES.get(one.kept, one.state),
-        "paid": None if one.paid is None else one.paid / MICRO,
-    }
+    paid = None if one.paid is None else one.paid / MICRO
+    state = _STATES.get(one.kept, one.state)
+    return _row(one.contract, one.contract.payment, one.weight, state, paid)
 
 
 def _from_csv(path: Path) -> list[Row]:
@@ -345,7 +338,6 @@ def all_of_owner(store: RunStore, run: str, owner: str) -> dict[str, Any]:
     found: dict[str, Any] = {"owner": owner, "row": rows[-1], "contract": None, "entries": []}
     found["currency"] = store.overview(run)["currency"]
     found["account"] = (store.table(run, ACCOUNTS).get("owners") or {}).get(owner)
-    found["policy"] = policy(store, run, owner)
     where = ledger_of(store, run)
     if where is None:
         alone = "No: this was a negotiation alone. Nothing was signed, and nothing is owed."
@@ -376,32 +368,45 @@ def all_of_owner(store: RunStore, run: str, owner: str) -> dict[str, Any]:
             "round": [one["round"] for one in rounds],
             "epsilon": [finite(gaussian_epsilon(rho, statement["delta"])) for rho in spent],
         },
-        "words": owner_words(statement),
         "statement": statement_sentences(statement),
     }
 
 
-def policy(store: RunStore, run: str, owner: str) -> dict[str, Any] | None:
-    """Both sides' final policies of a pair, of a game that was learned; None if there are none."""
-    path = store.file(run, POLICIES)
-    if path is None:
-        return None
-    try:
-        _, environment = environment_of(store, run)
-        index = list(map(str, environment.population.names)).index(owner)
-        with np.load(path, allow_pickle=False) as saved:
-            row = int(np.flatnonzero(saved["owners"] == index)[0])
-            tables = saved["owner"][row], saved["curator"][row]
-    except (BadInput, OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile):
-        return None
-    savings = np.round(environment.levels.savings, 4).tolist()
-    payments = np.round(environment.levels.payments, 4).tolist()
-    owner_side = {"state": "payment that was last quoted", "states": payments,
-                  "action": "saving that the owner proposes", "actions": savings}  # fmt: skip
-    curator_side = {"state": "saving that was proposed", "states": savings,
-                    "action": "payment that the curator quotes", "actions": payments}  # fmt: skip
-    chances = [np.round(table.astype(float), 3).tolist() for table in tables]
-    return {
-        "owner": owner_side | {"chances": chances[0]},
-        "curator": curator_side | {"chances": chances[1]},
-    }
+def study(store: RunStore, run: str) -> Row:
+    """The jobs of a season, or the claims of a reproduction and the curves behind them."""
+    kind = store.overview(run)["kind"]
+    if kind == "season":
+        return {"jobs": _jobs(store, run)}
+    if kind == "reproduction":
+        claims = store.document(run, CLAIMS)
+        return {
+            "claims": claims if isinstance(claims, list) else [],
+            "curves": _study_curves(store, run),
+        }
+    raise UnknownRun("This run is neither a season nor a reproduction.")
+
+
+def _jobs(store: RunStore, run: str) -> list[Row]:
+    """Each job of a season as its report has it, and the name of its run."""
+    rows = store.document(run, SEASON)
+    known = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return [row | {"run": f"{run}{JOB_OF}{i:02d}"} for i, row in enumerate(known, start=1)]
+
+
+def _study_curves(store: RunStore, run: str) -> list[Row]:
+    """Means over the seeds with their confidence bands: a chart for each figure and scenario."""
+    charts: dict[tuple[str, str], Row] = {}
+    for stem, y, title in FIGURES.values():
+        path = store.file(run, f"{stem}.csv")
+        try:
+            text = path.read_text(encoding="utf-8") if path else ""
+            for row in csv.DictReader(io.StringIO(text)):
+                at, learner = (stem, row["scenario"]), row["learner"]
+                empty = {"title": f"{title}, {at[1]}", "y": y, "curves": {}}
+                curves = charts.setdefault(at, empty)["curves"]
+                curve = curves.setdefault(learner, {"label": name_of(learner)})
+                for name in ("iteration", "mean", "low", "high"):
+                    curve.setdefault(name, []).append(float(row[name]))
+        except (OSError, ValueError, KeyError, TypeError):
+            raise BadInput("reproduction", f"{stem}.csv", "cannot be read.") from None
+    return [{**chart, "curves": [*chart["curves"].values()]} for chart in charts.values()]

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import Body, FastAPI, Query, Request
 from fastapi import Path as InPath
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from fastapi.responses import FileResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Send
+from starlette.types import ASGIApp
 
 from noisemarket import __version__
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.market.run_folder import fresh_path
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.show.dashboard import form as forms
-from noisemarket.show.dashboard import run_data, studies, whatif
+from noisemarket.show.dashboard import run_data, whatif
 from noisemarket.show.dashboard.launcher import Launcher, TooManyRuns, WrongState
-from noisemarket.show.dashboard.live import LiveHub, TooManyViewers
+from noisemarket.show.dashboard.live import RunReader
 from noisemarket.show.dashboard.run_store import RunStore, UnknownRun, is_elsewhere, ledger_of
 from noisemarket.show.dashboard.security import AccessControl
 from noisemarket.show.style import colour_of, name_of
@@ -35,17 +33,6 @@ STATIC = Path(__file__).parent / "static"
 MOST_ROWS = 500
 AT_ONCE = 2
 """Answers of "what if" that are computed at a time; the others wait."""
-
-
-class EventStream(StreamingResponse):
-    """A stream whose source is closed when it ends, however it ends."""
-
-    async def stream_response(self, send: Send) -> None:
-        """Send all of it."""
-        source = self.body_iterator
-        assert isinstance(source, AsyncGenerator)
-        async with aclosing(source):
-            await super().stream_response(send)
 
 
 class Problem(BaseModel):
@@ -82,7 +69,6 @@ class Started(BaseModel):
 _STATUS = (
     (UnknownRun, 404),
     (TooManyRuns, 429),
-    (TooManyViewers, 429),
     (WrongState, 409),
     (BadInput, 422),
     (forms.RefusedForm, 422),
@@ -105,7 +91,7 @@ def web_app(store: RunStore, *, token: str | None = None, most_runs: int = 2) ->
 
 def api(store: RunStore, most_runs: int = 2) -> FastAPI:
     """The application without its access control, for its OpenAPI schema."""
-    hub, launcher = LiveHub(store), Launcher(store, most_runs)
+    launcher = Launcher(store, most_runs)
     thinking = asyncio.Semaphore(AT_ONCE)
 
     app = FastAPI(
@@ -183,12 +169,11 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
         launcher.resume(run)
         return Started(name=run)
 
-    @app.get("/api/runs/{run}/events", responses=_REFUSED)
-    async def events(run: RunName) -> StreamingResponse:
-        """How a run stands, now and whenever it changes (server-sent events)."""
-        stream = hub.follow(run)
-        headers = {"x-accel-buffering": "no"}
-        return EventStream(stream, media_type="text/event-stream", headers=headers)
+    @app.get("/api/runs/{run}/state", responses=_REFUSED)
+    def state(run: RunName) -> dict[str, Any]:
+        """How far a run has come; pages ask again and again."""
+        reader: RunReader = store.answers.get(("live", run), None, lambda: RunReader(store, run))
+        return reader.state()
 
     @app.get("/api/runs/{run}/curves", responses=_REFUSED)
     def curves(run: RunName) -> dict[str, Any]:
@@ -198,7 +183,7 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
     @app.get("/api/runs/{run}/study", responses=_REFUSED)
     def study(run: RunName) -> dict[str, Any]:
         """What a season or a reproduction came to."""
-        return studies.study(store, run)
+        return run_data.study(store, run)
 
     _contracts(app, store)
 

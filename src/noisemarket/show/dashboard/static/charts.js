@@ -175,38 +175,6 @@ export class Chart {
   }
 }
 
-// A heat map: rows are states, columns are actions, darker is more likely.
-export function heatMap({ title, table }) {
-  const { states, actions, chances } = table;
-  const canvas = h("canvas", { width: actions.length * 12, height: states.length * 12, "aria-hidden": "true" });
-  const paint = () => {
-    const pen = canvas.getContext("2d");
-    pen.fillStyle = colour("--soft");
-    pen.fillRect(0, 0, canvas.width, canvas.height);
-    chances.forEach((row, r) => row.forEach((chance, c) => {
-      pen.globalAlpha = Math.sqrt(chance);
-      pen.fillStyle = colour("--market");
-      pen.fillRect(c * 12, (states.length - 1 - r) * 12, 11, 11);
-    }));
-    pen.globalAlpha = 1;
-  };
-  const entry = { redraw: () => { if (canvas.isConnected) paint(); else known.delete(entry); } };
-  known.add(entry);
-  requestAnimationFrame(paint);
-  const likely = chances.map((row) => row.indexOf(Math.max(...row)));
-  const lines = states.map((state, r) => h("tr", {}, h("th", { scope: "row" }, short(state)),
-    h("td", { class: "num" }, short(actions[likely[r]])), h("td", { class: "num" }, `${Math.round(100 * chances[r][likely[r]])} %`)));
-  return h("figure", { class: "chart heatmap" }, h("figcaption", {}, title),
-    h("p", { class: "why" }, `Each row is a state (${table.state}), each column an action (${table.action}); the stronger the colour, the more likely it is.`),
-    h("div", { class: "side" },
-      h("div", { class: "up", "aria-hidden": "true" }, h("span", {}, short(states[0])), h("span", {}, table.state), h("span", {}, short(states[states.length - 1]))),
-      h("div", { role: "img", "aria-label": `${title}: the numbers below say the likeliest action in each state.` }, canvas),
-      h("span", {}), h("div", { class: "axis", "aria-hidden": "true" }, h("span", {}, short(actions[0])), h("span", {}, table.action), h("span", {}, short(actions[actions.length - 1])))),
-    h("details", { class: "data" }, h("summary", {}, "The likeliest action in each state"),
-      h("div", { class: "scroll", tabindex: "0" }, h("table", {}, h("caption", {}, `${title}: the likeliest action in each state`), h("thead", {}, h("tr", {}, [table.state, table.action, "chance"].map((name, i) =>
-        h("th", { scope: "col", class: i ? "num" : "" }, name)))), h("tbody", {}, lines)))));
-}
-
 // Horizontal bars of one figure, a bar per row.
 export function bars(title, rows, write) {
   const most = Math.max(...rows.map((row) => row.value ?? 0), 1e-12);

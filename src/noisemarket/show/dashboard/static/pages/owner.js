@@ -1,14 +1,14 @@
 // One owner, for that owner and to print: what did I sell, for what, the contract, the wallet, is it recorded.
 
 import { get, runPage, runPath } from "/static/api.js";
-import { Chart, heatMap } from "/static/charts.js";
+import { Chart } from "/static/charts.js";
 import { facts, h, money, short, table, tag, when } from "/static/dom.js";
 
 export async function show(room, { parts }) {
   const [run, owner] = parts;
   const found = await get(`${runPath(run)}/owner?name=${encodeURIComponent(owner)}`);
   const { row, contract } = found;
-  const recorded = h("dd", {}, contract ? "Checking the ledger …" : found.unrecorded ?? "Not yet.");
+  const recorded = h("p", { class: "recorded" }, contract ? "Checking the ledger …" : found.unrecorded ?? "Not yet.");
 
   room.replaceChildren(
     h("nav", { class: "crumbs", "aria-label": "Where you are" }, h("a", { href: "#/runs" }, "Runs"), " / ",
@@ -17,9 +17,7 @@ export async function show(room, { parts }) {
       h("button", { type: "button", class: "plain", onclick: () => print() }, "Print")),
     h("section", { class: "box" }, facts(["Saving: noise given up", short(row.saving), `adds sigma ${short(row.sigma)}`], ["Agreed payment", money(row.payment, found.currency)],
       row.paid !== null && ["Paid", money(row.paid, found.currency)], contract && ["Epsilon", contract.epsilon_agreed === null ? "no bound" : short(contract.epsilon_agreed), `at delta ${contract.delta}`])),
-    h("section", { class: "box", "aria-labelledby": "words" }, h("h2", { id: "words" }, "In plain words"),
-      h("dl", { class: "words" }, (found.words ?? []).map((one) => [h("dt", {}, one.question), h("dd", {}, one.answer)]),
-        h("dt", {}, "Is it recorded?"), recorded)));
+    h("section", { class: "box", "aria-labelledby": "recorded" }, h("h2", { id: "recorded" }, "Is it recorded?"), recorded));
 
   const more = h("div", { class: "cols" });
   if (contract) room.append(more);
@@ -35,12 +33,6 @@ export async function show(room, { parts }) {
   }
   if (found.statement) {
     more.append(h("section", { class: "box" }, h("h2", {}, "Privacy statement"), h("ul", { class: "lines" }, found.statement.map((line) => h("li", {}, line)))));
-  }
-  if (found.policy) {
-    const maps = h("div", { class: "cols unprinted" });
-    room.append(maps);
-    maps.append(h("section", { class: "box" }, heatMap({ title: "How this owner plays", table: found.policy.owner })),
-      h("section", { class: "box" }, heatMap({ title: "How the curator plays with it", table: found.policy.curator })));
   }
   if (found.entries.length) {
     room.append(h("section", { class: "box" }, h("h2", {}, "Entries on the ledger"), table({ caption: "Entries on the ledger", rows: found.entries, dense: true, columns: [

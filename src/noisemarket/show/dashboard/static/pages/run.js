@@ -144,7 +144,7 @@ export async function show(room, { parts }) {
     const timer = setInterval(() => { if (badge.textContent === "running" && !document.hidden) refresh(); }, OFTEN);
     const quit = follow(run, {
       state: (state) => { trouble.querySelector(".lost")?.remove(); badge.replaceChildren(tag(state.state)); act(state.state); refresh(); },
-      trouble: silent, lost: silent,
+      lost: silent,
     });
     return () => { quit(); clearInterval(timer); parts.destroy(); };
   }
@@ -170,8 +170,7 @@ export async function show(room, { parts }) {
 
   const quit = follow(run, {
     state: (state) => { trouble.querySelector(".lost")?.remove(); draw(state); },
-    trouble: (words) => silent(`${words} This page looks again by itself.`),
-    lost: (why) => silent(why),
+    lost: silent,
   });
   return () => { quit(); clearTimeout(later); accuracy?.destroy(); play.destroy(); };
 }
