@@ -24,13 +24,12 @@ from noisemarket.files import exclusive, save_arrays, write_atomic
 from noisemarket.game.protocol import Contracts
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
-from noisemarket.ledger.database import LEDGER_FILE
 from noisemarket.ledger.entries import SETTLED, SIGNED, SIMULATED
 from noisemarket.ledger.keys import KeyPair, SignedContract
 from noisemarket.ledger.money import MOST, UNITS, prices
 from noisemarket.ledger.queries import documents, signatures
 from noisemarket.ledger.settlement import settle
-from noisemarket.ledger.store import Ledger, open_ledger
+from noisemarket.ledger.store import LEDGER_FILE, Ledger, open_ledger
 from noisemarket.market import events
 from noisemarket.market.channel import (
     Channel,
