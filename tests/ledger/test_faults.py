@@ -20,9 +20,9 @@ from tests.ledger.tampering import COLUMNS, drop_guards, execute
 
 from noisemarket.errors import BadInput, LedgerBroken, LedgerError, LedgerLost, MissingExtra
 from noisemarket.ledger import store
-from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
+from noisemarket.market.offers import settle
 
 pytestmark = pytest.mark.slow
 

@@ -1,4 +1,4 @@
-"""The ledger, in SQLite or PostgreSQL: appends each entry once, in one chain, whatever others write.
+"""The ledger, in SQLite or PostgreSQL: appends each entry once, in one chain, beside other writers.
 
 A ledger that is lost, or restored from an older backup, would have a job pay again. So the curator
 notes the head in a file after every transaction, and a ledger without the noted head is refused.
