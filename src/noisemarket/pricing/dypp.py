@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from noisemarket.errors import Interrupted
-from noisemarket.game.environment import Environment
+from noisemarket.game.environment import Contracts, Environment, Games
 from noisemarket.game.exploitability import Exploitability, exploitability
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray
-from noisemarket.game.protocol import Contracts, Games
 from noisemarket.pricing.asker import ArrayAsker
 from noisemarket.pricing.mechanism import (
     Agreement,
