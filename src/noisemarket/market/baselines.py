@@ -22,9 +22,8 @@ from noisemarket.federated.aggregation import effective_noise
 from noisemarket.federated.data_files import PUBLIC
 from noisemarket.federated.rounds import Checkpoint, RoundResult
 from noisemarket.files import private_folder
-from noisemarket.game.environment import Environment
+from noisemarket.game.environment import Contracts, Environment
 from noisemarket.game.levels import FloatArray
-from noisemarket.game.protocol import Contracts
 from noisemarket.game.value import worth
 from noisemarket.ledger.money import MICRO
 from noisemarket.market.negotiation import run_options

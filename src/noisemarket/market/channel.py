@@ -18,7 +18,7 @@ from noisemarket.errors import NoisemarketError
 from noisemarket.federated.engine import Engine, Job, Score, Weights, at_model
 from noisemarket.federated.protections import Upload
 from noisemarket.files import Closing
-from noisemarket.game.protocol import Contracts
+from noisemarket.game.environment import Contracts
 from noisemarket.ledger.entries import Head
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.receipts import UploadReceipt, upload_digest

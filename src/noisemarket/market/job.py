@@ -21,7 +21,7 @@ from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import Upload
 from noisemarket.federated.rounds import Checkpoint, State, check_charges, train
 from noisemarket.files import exclusive, save_arrays, write_atomic
-from noisemarket.game.protocol import Contracts
+from noisemarket.game.environment import Contracts
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import SETTLED, SIGNED, SIMULATED
