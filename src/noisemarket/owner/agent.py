@@ -136,14 +136,13 @@ class OwnerAgent:
 
     @property
     def public_key(self) -> str:
-        """What others know the owner by."""
         return self.folder.key.public_hex
 
     # The negotiation
 
     def invited(self, invitation: JobInvitation) -> str:
-        """The owner's public key, for a job that it may take part in. An owner that was asked
-        nothing about it before keeps the invitation: it takes or leaves the contract."""
+        """The owner's public key, for a job that it may take part in; the first invitation is
+        kept."""
         self._check_invitation(invitation)
         with self.folder.locked(invitation.job) as path:
             known: AnyInvitation
@@ -158,8 +157,8 @@ class OwnerAgent:
         return self.public_key
 
     def answer(self, invitation: GameInvitation, quotes: QuoteBatch) -> ProposalBatch:
-        """Play through these quotes, if they are the next of the game that the owner was set up
-        for; player and reply are kept before the reply goes out."""
+        """Play through the next quotes of a game; player and reply are kept before the reply goes
+        out."""
         self._check_invitation(invitation)
         rules = invitation.table
         with self.folder.locked(invitation.job) as path:
@@ -180,11 +179,9 @@ class OwnerAgent:
             return reply
 
     def stay(self, invitation: SaleInvitation, payment: int) -> bool:
-        """Whether the owner sells at this price, as in a clock auction; kept before it is said.
-
-        It says the truth, for nothing else is better for it: it stays while the payment covers the
-        privacy that it would sell, markup included, and it would keep its own floor of noise.
-        """
+        """Whether the owner sells at this price, as in a clock auction; kept before it is said. The
+        truth is best for it: it stays while the payment covers the privacy sold, markup
+        included."""
 
         def answer(record: SaleRecord) -> SaleRecord:
             if record.answered(payment) is not None:
@@ -267,8 +264,7 @@ class OwnerAgent:
             raise Declined("with all its noise the job costs more than the owner's privacy cap")
 
     def _side(self, invitation: GameInvitation | JobInvitation, at: float = math.inf) -> OwnerSide:
-        """What the owner knows of itself, on the grids of a job and by its account; ``at`` an
-        interaction of a game, by default after all changes."""
+        """What the owner knows of itself on the grids of a job, ``at`` an interaction of a game."""
         levels, work = invitation.levels, invitation.work
         private = self._private()
         for change in private.get("changes", ()):
@@ -330,8 +326,8 @@ class OwnerAgent:
         return self.folder.private() | given
 
     def limits(self, job: float | None = None) -> tuple[float, float]:
-        """The most zCDP that the owner sells in one job, and in all; both infinite only where it
-        says so itself. ``job`` is a cap that it names here."""
+        """The most zCDP that the owner sells in one job (``job``, if it names that here), and in
+        all; both infinite only where it says so itself."""
         private, found = self._private(), dict.fromkeys(LIMITS, math.inf)
         for name in LIMITS & private.keys():
             given = private[name]
@@ -350,11 +346,9 @@ class OwnerAgent:
         return cap, budget
 
     def wallet(self) -> Wallet | None:
-        """The account of the owner's records over all jobs."""
         return self.folder.wallet()
 
     def _records(self) -> int:
-        """How many records the owner has."""
         return self.folder.record_count()
 
     def allowed(self, job: str = "") -> float:
@@ -390,12 +384,9 @@ class OwnerAgent:
     ) -> str:
         """The owner's signature, in hexadecimal: the one place where an owner signs.
 
-        Args:
-            contract: what a curator offers.
-            expected: what the owner agreed to, drawn up by itself (``contract_of``): a trade, or
-                no trade should the budget not reach to it.
-            cost: what it costs by the owner's own account; it is reserved.
-            cap: the most zCDP of this job, if the owner names it here.
+        ``expected`` is what it agreed to, drawn up by itself: a trade, or none should the budget
+        not reach to it. ``cost`` is by its own account, and reserved. ``cap`` is the most zCDP of
+        this job, if the owner names it here.
         """
         other: list[str] = ["terms"] * len(vars(contract))
         for one in expected:
@@ -440,8 +431,8 @@ class OwnerAgent:
         return negotiated(self.folder.job(job))
 
     def _sign_agreed(self, contract: Contract, record: GameRecord | SaleRecord, plan: Plan) -> str:
-        """The signature under what the owner agreed to: its trade, or none. Of the contract at hand
-        are only its times, and a cap."""
+        """The signature under its trade, or none. Of the contract at hand are only times and a
+        cap."""
         invitation, times = record.invitation, (contract.offered_at, contract.expires_at)
         amounts = prices(invitation.levels.payments)
         paid = amounts.index(contract.payment) if contract.payment in amounts else -1
@@ -458,7 +449,7 @@ class OwnerAgent:
         return self.sign(contract, expected, own)
 
     def _work(self, contract: Contract, plan: Plan) -> tuple[PrivacyBudget, PrivacyBudget, int]:
-        """What a round costs, by the contract's relation of neighbours and by the owner's own, and
+        """What a round costs by the contract's relation of neighbours and by the owner's own, and
         how many records it has."""
         from noisemarket.owner.round import OwnRound
 
@@ -476,10 +467,8 @@ class OwnerAgent:
     def _agreed_levels(
         self, record: GameRecord | SaleRecord, contract: Contract, paid: int
     ) -> list[tuple[int, int]]:
-        """The trades that the owner signs, as levels: what it has agreed to, and none.
-
-        ``paid`` is the payment level of the contract at hand; -1 if it is none.
-        """
+        """The trades that the owner signs, as levels; ``paid`` is the contract's payment level or
+        -1."""
         invitation = record.invitation
         if isinstance(record, GameRecord):
             return [self._player(record).deal(), (0, 0)]
@@ -527,11 +516,8 @@ class OwnerAgent:
         return signature
 
     def keep(self, signed: SignedContract, curator_key: str, receipt: Receipt) -> Receipt:
-        """Keep a copy of the contract and the receipt, once the curator's signatures hold.
-
-        Returns:
-            The receipt with the owner's signature, or a later one (``OwnerFolder.countersign``).
-        """
+        """Keep a copy of the contract and the receipt, once the curator's signatures hold. Gives
+        the receipt with the owner's signature, or a later one (``OwnerFolder.countersign``)."""
         try:
             signed.verify(self.public_key, curator_key)
         except BadSignature:
@@ -545,8 +531,7 @@ class OwnerAgent:
         return self.folder.countersign(receipt, signed.contract, SIGNED)
 
     def keep_accepted(self, signed: SignedContract, receipt: Receipt) -> Receipt:
-        """Keep the contract that was accepted in this job, as ``keep`` does; from now on the owner
-        trains under it."""
+        """Keep the contract that was accepted in this job; the owner now trains under it."""
         contract = signed.contract
         with self.folder.locked(contract.job) as path:
             try:
@@ -572,11 +557,8 @@ class OwnerAgent:
         return mine.upload(question.round_number, start, question.receipt)
 
     def settle(self, receipt: Receipt, upload: UploadReceipt | None = None) -> Receipt:
-        """Keep what the owner gave up, what the curator says it pays, and its receipts of uploads;
-        receipts as in ``keep``.
-
-        Only the curator of the contract can say it, and only once.
-        """
+        """Keep what the owner gave up, what the curator says it pays, and its receipts of uploads.
+        Only the curator of the contract can say it, and only once."""
         job, paid = receipt.job, receipt.paid
         with self.folder.locked(job) as path:
             contract = self.folder.contract(job)
@@ -624,11 +606,8 @@ def own_terms(folder: OwnerFolder, asked: messages.Train) -> tuple[Contract, Pla
 
 
 def public_reply(answer: Callable[[], messages.Reply]) -> messages.Reply:
-    """What an owner answers, or a refusal in words that are public.
-
-    The text of an error could hold anything: figures of the account, paths, values of records. It
-    goes to this machine's own log.
-    """
+    """What an owner answers, or a refusal in words that are public: the text of an error could hold
+    anything, and goes to this machine's own log."""
     try:
         return answer()
     except Declined as problem:
