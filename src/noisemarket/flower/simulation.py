@@ -36,11 +36,11 @@ from noisemarket.ledger.keys import KeyPair
 from noisemarket.machine import available_cores
 from noisemarket.market.events import Event
 from noisemarket.market.job import run_market
+from noisemarket.market.lasting import own_numbers, records_of
 from noisemarket.market.negotiation import Negotiation
 from noisemarket.market.orders import PreparedMarket, check_asks, prepare
 from noisemarket.market.outcome import MarketOutcome, MarketRun, Steps
 from noisemarket.market.run_folder import MarketFolder
-from noisemarket.market.simulated_owners import own_numbers, records_of
 from noisemarket.owner.folder import RECORDS, OwnerFolder, owner_folder
 from noisemarket.pricing.mechanism import Stop, Watch
 

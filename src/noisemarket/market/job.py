@@ -39,6 +39,7 @@ from noisemarket.market.channel import (
 )
 from noisemarket.market.events import EVENTS, Event, EventFile
 from noisemarket.market.inspection import Contributions, UploadInspector
+from noisemarket.market.lasting import with_lasting_owners
 from noisemarket.market.negotiation import OWNERS_COLUMNS, Negotiation, run_options, trace_csv
 from noisemarket.market.offers import (
     ReceiptBook,
@@ -71,7 +72,6 @@ from noisemarket.market.run_folder import (
     JobManifest,
     MarketFolder,
 )
-from noisemarket.market.simulated_owners import with_lasting_owners
 from noisemarket.market.training import LocalEngine
 from noisemarket.owner.invitations import JobInvitation, drawn_up
 from noisemarket.owner.terms import CURRENCY, WEIGHTS, fits

@@ -11,7 +11,7 @@ import contextlib
 import json
 import math
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from logging import getLogger
@@ -182,54 +182,42 @@ class OwnerAgent:
         """Whether the owner sells at this price, as in a clock auction; kept before it is said. The
         truth is best for it: it stays while the payment covers the privacy sold, markup
         included."""
-
-        def answer(record: SaleRecord) -> SaleRecord:
-            if record.answered(payment) is not None:
-                return record
-            stays = self._side(invitation).accepts(invitation.saving, payment)[0]
-            return replace(record, stayed=payment) if stays else replace(record, left=payment)
-
-        return self._sale(invitation, answer).stayed == payment
+        with self._sale(invitation) as (record, keep):
+            if (known := record.answered(payment)) is not None:
+                return known
+            stays = bool(self._side(invitation).accepts(invitation.saving, payment)[0])
+            keep(stayed=payment) if stays else keep(left=payment)
+            return stays
 
     def bid(self, invitation: SaleInvitation) -> int:
         """The lowest payment level for which the owner sells; K + 1 if it does not."""
-
-        def answer(record: SaleRecord) -> SaleRecord:
+        with self._sale(invitation) as (record, keep):
             if record.bid is not None:
-                return record
+                return record.bid
             saving = slice(invitation.saving, invitation.saving + 1)
-            return replace(record, bid=max(1, int(self._side(invitation).asks(saving)[0, 0])))
-
-        named = self._sale(invitation, answer).bid
-        assert named is not None
-        return named
+            bid = max(1, int(self._side(invitation).asks(saving)[0, 0]))
+            keep(bid=bid)
+            return bid
 
     def choose(self, invitation: MenuInvitation) -> int:
         """The item of a menu that the owner takes; -1 for none."""
-
-        def answer(record: SaleRecord) -> SaleRecord:
+        with self._sale(invitation) as (record, keep):
             if record.item is not None:
-                return record
+                return record.item
             items = np.array(invitation.items, np.int64).reshape(-1, 2)
-            return replace(record, item=int(self._side(invitation).choose(*items.T)[0]))
+            item = int(self._side(invitation).choose(*items.T)[0])
+            keep(item=item)
+            return item
 
-        item = self._sale(invitation, answer).item
-        assert item is not None
-        return item
-
-    def _sale(
-        self, invitation: JobInvitation, answer: Callable[[SaleRecord], SaleRecord]
-    ) -> SaleRecord:
-        """The record with one more answer, which is kept; the same if it was given before."""
+    @contextlib.contextmanager
+    def _sale(self, invitation: JobInvitation) -> Iterator[tuple[SaleRecord, Callable[..., None]]]:
+        """What was answered in a sale so far, and what keeps one more answer before it is said."""
         self._check_invitation(invitation)
         with self.folder.locked(invitation.job) as path:
-            kept = path / SALE
-            record = SaleRecord.read(kept) if kept.exists() else SaleRecord(invitation)
+            file = path / SALE
+            record = SaleRecord.read(file) if file.exists() else SaleRecord(invitation)
             record.invitation.refuse_other(invitation)
-            after = answer(record)
-            if after != record:
-                after.save(kept)
-            return after
+            yield record, lambda **answer: replace(record, **answer).save(file)
 
     def _own_noise(self, name: str) -> float:
         """A noise that the owner states itself, ``floor`` or ``sigma_max``; 0 if it does not."""
@@ -298,7 +286,7 @@ class OwnerAgent:
                 protection,
                 [levels.sigma_left(level) for level in range(levels.saving_levels + 1)],
                 rounds=work["rounds"],
-                records=self._records(),
+                records=self.folder.record_count(),
                 neighbours=work["neighbours"],
                 delta=work["delta"],
             )
@@ -348,9 +336,6 @@ class OwnerAgent:
     def wallet(self) -> Wallet | None:
         return self.folder.wallet()
 
-    def _records(self) -> int:
-        return self.folder.record_count()
-
     def allowed(self, job: str = "") -> float:
         """The most zCDP that a job may cost: what the owner sells in one, or has left if less."""
         cap, budget = self.limits()
@@ -368,7 +353,7 @@ class OwnerAgent:
             size, relation = int(work.get(WEIGHTS, most)), self.folder.neighbours()
             if not 0 < size <= most:
                 raise Declined("the job has more weights than the owner allows")
-            sensitivity = protection.sensitivity(size, self._records(), relation)
+            sensitivity = protection.sensitivity(size, self.folder.record_count(), relation)
             return sigma_for_rho(sensitivity, allowed / work["rounds"])
         except (KeyError, TypeError, ValueError, ArithmeticError, BadInput):
             raise Declined("the work cannot be accounted for") from None
