@@ -49,7 +49,7 @@ from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import PerRecord
 from noisemarket.federated.rounds import RoundResult, State, TrainingPlan, train
 from noisemarket.machine import Effort
-from noisemarket.market.local_engine import LocalEngine, SerialEngine
+from noisemarket.market.training import LocalEngine, SerialEngine
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.noise import SecureNoise
 from noisemarket.privacy.noise_check import SKETCH_BITS, alike

@@ -13,9 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from noisemarket.errors import BadInput
-from noisemarket.game.environment import Environment
+from noisemarket.game.environment import Contracts, Environment, Games, games
 from noisemarket.game.levels import FloatArray, IntArray
-from noisemarket.game.protocol import Contracts, Games, games
 from noisemarket.game.sides import OwnerSide
 from noisemarket.market.negotiation import Negotiation, run_options
 from noisemarket.pricing import find_mechanism

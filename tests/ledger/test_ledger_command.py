@@ -17,8 +17,8 @@ from noisemarket.cli import main
 from noisemarket.ledger import entries
 from noisemarket.ledger.entries import FIRST, Head, entry_hash
 from noisemarket.ledger.money import MOST
-from noisemarket.ledger.settlement import Verdict, settle
 from noisemarket.ledger.store import open_ledger
+from noisemarket.market.offers import Verdict, settle
 from noisemarket.privacy.zcdp import gaussian_epsilon
 
 Run = Callable[..., tuple[int, str, str]]
@@ -332,7 +332,7 @@ def test_every_json_key_is_documented(run: Run, tmp_path: Path) -> None:
     run("export", place, "--json", str(tmp_path / "out.json"))
     documents.append(json.loads((tmp_path / "out.json").read_text(encoding="utf-8")))
     page = (ROOT / "docs" / "reference" / "output.md").read_text(encoding="utf-8")
-    described = page.partition("\n## Contracts of a ledger\n")[2]
+    described = page.partition("\n## JSON of the ledger\n")[2]
     found = keys(documents)
     assert {"sound", "problem", "each_round", "previous", "budget_micro"} <= found
     assert {name for name in found if f"`{name}`" not in described} == set()

@@ -9,6 +9,6 @@ from tests.ledger.processes import ROOT
 def test_the_table_is_that_of_the_stored_measurement() -> None:
     bench = vars(import_module("benchmarks.ledger"))
     stored = json.loads(bench["RESULTS"].read_text(encoding="utf-8"))
-    page = (ROOT / "docs" / "explanation" / "ledger.md").read_text(encoding="utf-8")
+    page = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
     assert bench["markdown"](stored["SQLite"]) in page
     assert stored["SQLite"][-1]["entries"] >= 100_000

@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 from tests.pricing.test_portfolio import reordered
 
 from noisemarket.errors import BadInput
-from noisemarket.game.environment import Environment
+from noisemarket.game.environment import Contracts, Environment
 from noisemarket.game.levels import BoolArray, Levels
-from noisemarket.game.protocol import Contracts
 from noisemarket.game.value import JointValue
 from noisemarket.market.negotiation import negotiate
 from noisemarket.market.orders import within_budget
 from noisemarket.pricing.clock import ClockAuction, FallingPrices, floor_level, price_levels
 from noisemarket.pricing.mechanism import Demand
-from noisemarket.pricing.portfolio import best_portfolio
+from noisemarket.pricing.oracles import best_portfolio
 from noisemarket.scenario import Scenario, load_scenario
 
 pytestmark = pytest.mark.slow

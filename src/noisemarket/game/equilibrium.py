@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from noisemarket.game.environment import Contracts, Games
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray
-from noisemarket.game.protocol import Contracts, Games
 from noisemarket.game.sides import CuratorSide, OwnerSide
 
 TOLERANCE = 1e-9

@@ -1,7 +1,7 @@
 """The two sides of the market and what each knows: private information stays private here.
 
 Each side turns its own knowledge into tables of shape ``(owners, J + 1, K + 1)``; only those meet,
-in ``protocol.py``.
+in ``environment.py``.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import Literal
 import numpy as np
 
 from noisemarket.errors import BadInput
-from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray, Levels
-from noisemarket.game.surface import LossSurface
+from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray, Levels, LossSurface
 
 Payoff = Literal["printed", "privacy_loss", "epsilon_loss"]
 

@@ -29,9 +29,8 @@ from functools import cached_property
 
 import numpy as np
 
-from noisemarket.game.environment import Environment
+from noisemarket.game.environment import Contracts, Environment
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray
-from noisemarket.game.protocol import Contracts
 from noisemarket.game.value import JointValue
 from noisemarket.pricing.asker import asker_of
 from noisemarket.pricing.clock import floor_level

@@ -33,9 +33,8 @@ from collections.abc import Callable
 import numpy as np
 
 from noisemarket.errors import BadInput
-from noisemarket.game.environment import Environment
+from noisemarket.game.environment import Contracts, Environment
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray, Levels
-from noisemarket.game.protocol import Contracts
 from noisemarket.game.value import JointValue
 from noisemarket.pricing.asker import asker_of
 from noisemarket.pricing.mechanism import (

@@ -27,9 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.game.environment import Environment
+from noisemarket.game.environment import Contracts, Environment, Protocol
 from noisemarket.game.levels import MOST_CELLS, BoolArray, FloatArray, IntArray, Levels
-from noisemarket.game.protocol import Contracts, Protocol
 from noisemarket.game.sides import CuratorSide, OwnerSide
 from noisemarket.pricing.mechanism import Agreement, PlayConfig, Progress, RunOptions
 from noisemarket.pricing.rule import Rule, Settings, Stream, find_rule, seeds

@@ -13,15 +13,14 @@ from typing import Any
 import numpy as np
 
 from noisemarket.errors import BadInput
-from noisemarket.game.environment import Environment
-from noisemarket.game.protocol import Contracts
+from noisemarket.game.environment import Contracts, Environment
 from noisemarket.game.value import worth
 from noisemarket.market.negotiation import run_options
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.asker import ArrayAsker
 from noisemarket.pricing.clock import ClockAuction
 from noisemarket.pricing.mechanism import Demand
-from noisemarket.pricing.portfolio import best_portfolio
+from noisemarket.pricing.oracles import best_portfolio
 from noisemarket.scenario import load_scenario
 from noisemarket.show.dashboard.form import checked_settings, form
 
