@@ -24,10 +24,10 @@ from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.receipts import UploadReceipt, upload_digest
 from noisemarket.market.orders import Order, PreparedMarket
 from noisemarket.market.run_folder import JOURNAL, MarketFolder
+from noisemarket.market.simulated_owners import SimulatedOwner, preferences
 from noisemarket.owner.folder import Declined, OwnerFolder, owner_folder
 from noisemarket.owner.invitations import JobInvitation
 from noisemarket.owner.owner_messages import JobSettled, Question, Refused, Reply, Train, Update
-from noisemarket.owner.simulated import SimulatedOwner, preferences
 from noisemarket.owner.terms import in_relation
 from noisemarket.pricing.rule import seeds
 from noisemarket.privacy.accountant import read_journal
