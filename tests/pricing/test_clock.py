@@ -61,7 +61,7 @@ def market(kind: str, seed: int = 1, **more: object) -> Environment:
 
 def play(environment: Environment, demand: Demand, answers: Answers | None = None) -> Contracts:
     """The contracts if owners answer like this; by default as it pays for them."""
-    auction = ClockAuction.of(environment, demand)
+    auction = ClockAuction(environment, demand)
     answers = answers or environment.owner_side().accepts
     while not auction.over:
         stay = np.zeros(len(auction.asked), dtype=bool)
@@ -233,7 +233,7 @@ def test_with_scores_no_owner_is_asked_more_than_forty_times(target: float | Non
     environment = Scenario.from_preset(
         "market", owners=60, data_size=UNEQUAL, privacy_cost=CHEAP, K=500
     ).environment()
-    auction = ClockAuction.of(environment, Demand(target=target, scored=True))
+    auction = ClockAuction(environment, Demand(target=target, scored=True))
     asked, last = np.zeros(60, int), np.full(60, 501)
     while not auction.over:
         assert (auction.prices < last[auction.asked]).all(), "nobody is asked twice about a price"
@@ -282,7 +282,7 @@ def test_a_target_that_cannot_be_reached_is_refused_in_one_sentence() -> None:
         match=r"market.target_accuracy 99.0 is out of reach, all owners bring at most [\d.]+ % "
         r"with noise 0.1, for up to 1600:",
     ):
-        ClockAuction.of(environment, Demand(target=99.0))
+        ClockAuction(environment, Demand(target=99.0))
     with pytest.raises(BadInput, match=r"90.0 is out of reach, the 7 owners that would sell"):
         play(environment, Demand(target=90.0))
     few = Scenario.from_preset("market", owners=20, surface="features-mnist").environment()

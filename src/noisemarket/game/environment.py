@@ -94,7 +94,6 @@ class Contracts:
 
     @classmethod
     def joined(cls, parts: Sequence[Contracts]) -> Contracts:
-        """The contracts of several groups of owners, one group after the other."""
         names = ("saving", "payment", "signed")
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 

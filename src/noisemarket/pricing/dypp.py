@@ -369,7 +369,6 @@ class PlayTotals:
         self._counts, self._payoffs = np.zeros((blocks, 5), np.int64), np.zeros((blocks, 2))
 
     def enter(self, some: slice, agreed: Contracts, batch: Batch) -> None:
-        """Take in the batch of some owners, and tell of it."""
         self.contracts.saving[some], self.contracts.payment[some] = agreed.saving, agreed.payment
         self.contracts.signed[some], self.done[some] = agreed.signed, True
         self._counts += batch.counts

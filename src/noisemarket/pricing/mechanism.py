@@ -85,7 +85,6 @@ class Agreement:
 
     @property
     def complete(self) -> bool:
-        """Whether every owner was finished."""
         return bool(self.done.all())
 
 

@@ -138,7 +138,6 @@ class _ForSale:
         return f"{float(self.quality(most)):.2f} % for {money:g}"
 
     def quality(self, portfolio: IntArray) -> FloatArray:
-        """The quality that a portfolio brings."""
         return self.joint.quality(self._sums(portfolio))
 
     def score_of(self, portfolio: IntArray) -> float:
