@@ -30,18 +30,17 @@ from flwr.serverapp import Grid, ServerApp
 
 from noisemarket.errors import MissingExtra, NoisemarketError
 from noisemarket.files import private_folder, write_atomic
-from noisemarket.flower.flower_channel import FlowerChannel
-from noisemarket.flower.line import Bounds, WorkersDied
+from noisemarket.flower.flower_channel import Bounds, FlowerChannel, WorkersDied
 from noisemarket.flower.owner_app import owner_app
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.machine import available_cores
 from noisemarket.market.events import Event
 from noisemarket.market.job import run_market
-from noisemarket.market.lasting import own_numbers, records_of
 from noisemarket.market.negotiation import Negotiation
 from noisemarket.market.orders import PreparedMarket, check_asks, prepare
 from noisemarket.market.outcome import MarketOutcome, MarketRun, Steps
 from noisemarket.market.run_folder import MarketFolder
+from noisemarket.market.simulated_owners import own_numbers, records_of
 from noisemarket.owner.folder import RECORDS, OwnerFolder, owner_folder
 from noisemarket.pricing.mechanism import Stop, Watch
 

@@ -22,17 +22,15 @@ from noisemarket.federated.aggregation import effective_noise
 from noisemarket.federated.data_files import PUBLIC
 from noisemarket.federated.rounds import Checkpoint, RoundResult
 from noisemarket.files import private_folder
-from noisemarket.game.environment import Environment
+from noisemarket.game.environment import Contracts, Environment
 from noisemarket.game.levels import FloatArray
-from noisemarket.game.protocol import Contracts
 from noisemarket.game.value import worth
 from noisemarket.ledger.money import MICRO
-from noisemarket.market.local_engine import SerialEngine, laid_out
 from noisemarket.market.negotiation import run_options
 from noisemarket.market.orders import Order, budget_of, plan_of, within_budget
 from noisemarket.market.outcome import MarketOutcome
 from noisemarket.market.run_folder import RunFolder
-from noisemarket.market.training import carry_out
+from noisemarket.market.training import SerialEngine, carry_out, laid_out
 from noisemarket.market.worker_processes import in_processes
 from noisemarket.pricing import find_mechanism
 from noisemarket.privacy.accountant import JournalledAccountant

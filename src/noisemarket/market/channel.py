@@ -18,16 +18,16 @@ from noisemarket.errors import NoisemarketError
 from noisemarket.federated.engine import Engine, Job, Score, Weights, at_model
 from noisemarket.federated.protections import Upload
 from noisemarket.files import Closing
-from noisemarket.game.protocol import Contracts
+from noisemarket.game.environment import Contracts
 from noisemarket.ledger.entries import Head
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.receipts import UploadReceipt, upload_digest
 from noisemarket.market.orders import Order, PreparedMarket
 from noisemarket.market.run_folder import JOURNAL, MarketFolder
+from noisemarket.market.simulated_owners import SimulatedOwner, preferences
 from noisemarket.owner.folder import Declined, OwnerFolder, owner_folder
 from noisemarket.owner.invitations import JobInvitation
 from noisemarket.owner.owner_messages import JobSettled, Question, Refused, Reply, Train, Update
-from noisemarket.owner.simulated import SimulatedOwner, preferences
 from noisemarket.owner.terms import in_relation
 from noisemarket.pricing.rule import seeds
 from noisemarket.privacy.accountant import read_journal

@@ -21,16 +21,14 @@ from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import Upload
 from noisemarket.federated.rounds import Checkpoint, State, check_charges, train
 from noisemarket.files import exclusive, save_arrays, write_atomic
-from noisemarket.game.protocol import Contracts
+from noisemarket.game.environment import Contracts
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
-from noisemarket.ledger.database import LEDGER_FILE
 from noisemarket.ledger.entries import SETTLED, SIGNED, SIMULATED
 from noisemarket.ledger.keys import KeyPair, SignedContract
 from noisemarket.ledger.money import MOST, UNITS, prices
 from noisemarket.ledger.queries import documents, signatures
-from noisemarket.ledger.settlement import settle
-from noisemarket.ledger.store import Ledger, open_ledger
+from noisemarket.ledger.store import LEDGER_FILE, Ledger, open_ledger
 from noisemarket.market import events
 from noisemarket.market.channel import (
     Channel,
@@ -39,11 +37,8 @@ from noisemarket.market.channel import (
     LocalChannel,
     UploadBook,
 )
-from noisemarket.market.contributions import Contributions
 from noisemarket.market.events import EVENTS, Event, EventFile
-from noisemarket.market.inspection import UploadInspector
-from noisemarket.market.lasting import with_lasting_owners
-from noisemarket.market.local_engine import LocalEngine
+from noisemarket.market.inspection import Contributions, UploadInspector
 from noisemarket.market.negotiation import OWNERS_COLUMNS, Negotiation, run_options, trace_csv
 from noisemarket.market.offers import (
     ReceiptBook,
@@ -52,6 +47,7 @@ from noisemarket.market.offers import (
     record,
     refuse_expired,
     round_entries,
+    settle,
     verdicts,
     work_of,
 )
@@ -75,6 +71,8 @@ from noisemarket.market.run_folder import (
     JobManifest,
     MarketFolder,
 )
+from noisemarket.market.simulated_owners import with_lasting_owners
+from noisemarket.market.training import LocalEngine
 from noisemarket.owner.invitations import JobInvitation, drawn_up
 from noisemarket.owner.terms import CURRENCY, WEIGHTS, fits
 from noisemarket.pricing import find_mechanism

@@ -41,9 +41,8 @@ from noisemarket.federated.partition import (
 from noisemarket.federated.protections import Protection
 from noisemarket.federated.rounds import State, TrainingPlan
 from noisemarket.files import digest
-from noisemarket.game.environment import Environment
+from noisemarket.game.environment import Contracts, Environment
 from noisemarket.game.levels import FloatArray
-from noisemarket.game.protocol import Contracts
 from noisemarket.ledger.money import prices, to_micro
 from noisemarket.market.negotiation import run_options
 from noisemarket.market.worker_processes import check_sendable

@@ -308,7 +308,7 @@ class MarketFolder:
 
     def ledger(self, manifest: JobManifest) -> str:
         """Where the job's ledger is: a URL, or a file in the folder."""
-        from noisemarket.ledger.database import LEDGER_FILE  # slow to import
+        from noisemarket.ledger.store import LEDGER_FILE  # slow to import
 
         return manifest.ledger or str(self.path / LEDGER_FILE)
 

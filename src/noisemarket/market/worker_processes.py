@@ -1,6 +1,6 @@
 """Worker processes: started once, with one thread each, and given one task after another.
 
-``in_processes`` does many trainings at once, each whole in one process; ``local_engine`` does one
+``in_processes`` does many trainings at once, each whole in one process; ``LocalEngine`` does one
 training, with its owners shared out.
 
 ``SharedArrays`` lie in one block without a name in any file system: an anonymous file of the
