@@ -154,6 +154,8 @@ def lying_part() -> list[str]:
 
 
 POISONS = "push", "soft_push", "wrong_labels", "free_rider", "backdoor"
+SIGMAS = 0.1, 0.3, 0.6
+KEPT_SIGMA, FEW = 0.6, "a tenth"
 
 
 def cheats_part() -> list[str]:
@@ -166,12 +168,14 @@ def cheats_part() -> list[str]:
         (row["owners"], row["sold"], row["sigma"], row["cheat"], row["cheats"]): row
         for row in found["rows"]
     }
-    jobs = {key[:3]: None for key in kinds if key[2] == 0.1}
+    jobs = {key[:2]: None for key in kinds}
     lines = [
         cheats_line(job, count, kinds)
         for job in jobs
-        for count in sorted({key[4] for key in kinds if key[:3] == job} - {0})
+        for count in sorted({key[4] for key in kinds if key[:2] == job} - {0})
     ]
+    honest = [row["accuracies"] for row in found["rows"] if not row["cheats"]]
+    widest = max(float(pm(accuracies).split()[-1]) for accuracies in honest)
     paid = sum(row["paid"] for row in found["rows"])
     played = sum(row["cheats"] * len(row["accuracies"]) for row in found["rows"])
     return [
@@ -179,11 +183,13 @@ def cheats_part() -> list[str]:
         f"Cheats whose noise is right pass every test: {paid:,} of {played:,} were paid. [The "
         "limits of the market](market.md#bounding-the-harm) bound what they do. Features, 20,000 "
         f"records of MNIST, {found['rounds']} rounds, "
-        f"{found['seeds']} seeds; a tenth of the owners, at least two, or all have sold down to "
-        "sigma 0.1, the others keep 0.6, and the cheats are among the sellers, who weigh most.",
-        "Points of accuracy that cheats cost ([what they do](market.md#which-cheats-are-found)). "
-        "The last column: per cent of test records of other classes that the model takes for class "
-        "0 if they bear the backdoor's mark (in brackets: without a cheat).",
+        f"{found['seeds']} seeds; a tenth of the owners, at least two, or all have sold, the "
+        "others keep 0.6, and the cheats are among the sellers, who weigh most.",
+        "Points of accuracy that cheats cost ([what they do](market.md#which-cheats-are-found)) "
+        f"at the sellers' sigma {'/'.join(f'{sigma:g}' for sigma in SIGMAS)} (at 0.6 nobody "
+        f"has sold). Accuracies are ± {widest:.1f} at most: a small cost is chance. "
+        "The last column: per cent of test records of other classes taken for class 0 if they "
+        "bear the backdoor's mark; without a cheat at most 3.",
         table(
             ["owners", "sold", "cheats", "accuracy without", "push", "soft push",
              "wrong labels", "free rider", "backdoor", "backdoor opens"], lines,
@@ -208,21 +214,27 @@ def _honest_part() -> list[str]:
     ]
 
 
-Job = tuple[int, str, float]
+Job = tuple[int, str]
 Kinds = dict[tuple[int, str, float, str, int], Document]
 
 
-def _lost(kinds: Kinds, job: Job, kind: str, count: int) -> float:
-    honest, bad = kinds[(*job, "none", 0)], kinds[(*job, kind, count)]
-    return float(np.mean(honest["accuracies"]) - np.mean(bad["accuracies"]))
-
-
 def cheats_line(job: Job, count: int, kinds: Kinds) -> list[str]:
-    """What so many cheats of each kind cost in a job."""
-    honest = kinds[(*job, "none", 0)]
-    opens = kinds[(*job, "backdoor", count)]["opened"]
-    lost = [f"{_lost(kinds, job, kind, count):.1f}" for kind in POISONS]
+    """What so many cheats of each kind cost in a job, at every sigma of the sellers."""
+
+    def at(sigma: float, kind: str) -> Document:
+        """One case. Where the sellers keep what all keep, nobody has sold: the same job."""
+        sold = job[1] if sigma != KEPT_SIGMA else FEW
+        return kinds[(job[0], sold, sigma, kind, count if kind != "none" else 0)]
+
+    def mean(sigma: float, kind: str) -> float:
+        return float(np.mean(at(sigma, kind)["accuracies"]))
+
+    lost = [
+        "/".join(f"{mean(sigma, 'none') - mean(sigma, kind):.1f}" for sigma in SIGMAS)
+        for kind in POISONS
+    ]
     return [
-        str(job[0]), job[1], str(count), pm(honest["accuracies"]), *lost,
-        f"{np.mean(opens):.0f} ({np.mean(honest['opened']):.0f})",
+        str(job[0]), job[1], str(count),
+        "/".join(f"{mean(sigma, 'none'):.1f}" for sigma in SIGMAS), *lost,
+        "/".join(f"{np.mean(at(sigma, 'backdoor')['opened']):.0f}" for sigma in SIGMAS),
     ]  # fmt: skip

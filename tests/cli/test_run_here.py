@@ -95,7 +95,7 @@ def test_a_run_that_buys_nothing_says_why(
     cheap = run_words(images, rounds=1)
     code, out, said = here(monkeypatch, capsys, *cheap, "--budget", "0", "--out", "poor")
     assert code == 0, said
-    assert "The budget of 0 pays for none of 4 deals." in out
+    assert "The budget of 0 units pays for none of 4 deals." in out
 
 
 def test_names_are_shown_as_they_are(

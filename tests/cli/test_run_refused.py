@@ -19,6 +19,8 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("more", "said"),
     [
         (["--set", "colour=red"], "colour"),
+        (["--set", "rho_budget=1"], "privacy.rho_budget is 1: it is kept in owners' wallets"),
+        (["--set", "epsilon_budget=2"], "add --owners-folder, or give epsilon_cap"),
         (["--set", "market.colour=red"], "colour"),
         (["--set", "market.budget=-1"], "market.budget"),
         (["--set", "market.budget=lots"], "market.budget"),
@@ -84,3 +86,19 @@ def test_what_is_found_later_is_one_sentence_too(
     assert said in fails(given, capsys, code)
     assert json.loads((tmp_path / "r" / "status.json").read_text())["state"] == "incomplete"
     assert not list(tmp_path.rglob("contract.json"))
+
+
+def test_a_folder_without_owners_is_refused_before_a_surface_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "test.csv").write_text("age,label\n1,a\n9,b\n")
+    (tmp_path / "data" / "columns.toml").write_text(
+        '[label]\ncolumn = "label"\nclasses = ["a", "b"]\n'
+        '[columns.age]\nkind = "number"\nlow = 0\nhigh = 9\nbins = 2\n'
+    )
+    said = fails(["run", "--set", "data=data", "--out", "r"], capsys)
+    assert "has no owner's records: put a file per owner there, or run over Flower." in said
+    assert "Measuring" not in said
+    assert not (tmp_path / "r").exists()

@@ -258,11 +258,12 @@ def test_quotes_and_line_breaks_in_fields_are_read(tmp_path: Path) -> None:
     assert table.records[:, 1].tolist() == [0, 2]
 
 
-@pytest.mark.parametrize("content", ["", HEAD])
+@pytest.mark.parametrize("content", ["", HEAD, HEAD.rstrip("\n"), HEAD + "\n\n"])
 def test_empty_file_is_refused(tmp_path: Path, content: str) -> None:
     said = refused(tmp_path / "data", north=content)
     assert "FOLDER/north.csv" in said
     assert "is empty" in said or "has no record" in said
+    assert "parse" not in said, "no words of the reader"
 
 
 def test_two_files_of_one_owner_are_refused(tmp_path: Path) -> None:

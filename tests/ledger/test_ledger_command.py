@@ -116,6 +116,14 @@ def test_no_budget_is_said_in_words(run: Run, tmp_path: Path) -> None:
     assert "0.00 units paid, no budget." in out
 
 
+def test_simulated_owners_are_named_in_the_list(run: Run, tmp_path: Path) -> None:
+    curator = key("curator")
+    with open_ledger(tmp_path, clock=lambda: NOW, curator=curator) as ledger:
+        job = entries.opened("job-1", MOST, curator.public_hex, owners=entries.SIMULATED)
+        ledger.append([job])
+    assert "paid, no budget, simulated owners." in run("ls", str(tmp_path))[1]
+
+
 @pytest.mark.parametrize("name", ["[/b]", "\\[/b]", "[red]x[/red]", "\\"])
 def test_names_are_shown_as_they_are(run: Run, tmp_path: Path, name: str) -> None:
     one = contract(name, job=name)

@@ -114,6 +114,7 @@ def run(
 
             start_season(scenario, given, out, overwrite, file, workers, as_json)
             return
+        _check_budget(scenario, given)
         folder, market, choices = start(scenario, given, out, overwrite, file, workers)
     else:
         allowed = ("--engine", "--[no-]baselines", "--draws", "--workers")
@@ -196,6 +197,17 @@ def chosen(scenario: Scenario, given: Choices, noted: Mapping[str, Any]) -> Choi
     chosen = {"engine": engine, "draws": given["draws"] or draws, "baselines": baselines}
     owners = given.get("owners_folder", noted.get("owners_folder"))
     return chosen if owners is None else {**chosen, "owners_folder": str(owners)}
+
+
+def _check_budget(scenario: Scenario, given: Choices) -> None:
+    """Refuse a budget for all jobs of owners that are thrown away after this one."""
+    if given.get("owners_folder") is not None:
+        return
+    for name in ("rho_budget", "epsilon_budget"):
+        if value := getattr(scenario.privacy, name):
+            remedy = "it is kept in owners' wallets, over all jobs: add --owners-folder, or give "
+            remedy += f"{name.replace('budget', 'cap')} for this job alone."
+            raise BadInput(f"privacy.{name}", f"{value:g}", remedy)
 
 
 def lasting_folder(path: str) -> Path:
@@ -303,7 +315,8 @@ def _why_nothing(outcome: MarketOutcome) -> str:
     """Why no owner sold anything."""
     budget = outcome.negotiation.scenario.market.budget
     if outcome.over_budget:
-        return f"The budget of {budget:g} pays for none of {outcome.over_budget:,} deals."
+        money = f"{budget:g} {outcome.currency}"
+        return f"The budget of {money} pays for none of {outcome.over_budget:,} deals."
     return outcome.negotiation.why_nothing()
 
 

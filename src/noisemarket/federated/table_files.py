@@ -347,7 +347,7 @@ def _fault(path: Path, description: Description | None, row: int | None, found: 
     label = description.label if description else None
     if label and path.suffix.lower() == ".parquet":
         return _bad_label(label, f"row {(row or 0) + 1:,}", path, found)
-    names = [name.strip() for name in csv_header(path)]
+    names, records = [name.strip() for name in csv_header(path)], 0
     used = description.used.items() if description else ()
     numbers = {name: names.index(name) for name, column in used if isinstance(column, Number)}
     line = 1
@@ -360,6 +360,7 @@ def _fault(path: Path, description: Description | None, row: int | None, found: 
                 where, line = f"line {line + 1:,}", rows.line_num
                 if not values:
                     continue
+                records += 1
                 if len(values) != len(names):
                     count = f"{len(values):,} value" + "s" * (len(values) != 1)
                     remedy = f"has {count} in {where}, where line 1 has {len(names)} columns: "
@@ -379,6 +380,8 @@ def _fault(path: Path, description: Description | None, row: int | None, found: 
     except csv.Error:
         remedy = f"cannot be read from line {line + 1:,} on: is a quotation mark left open?"
         return BadInput("data", str(path), remedy)
+    if not records:
+        return BadInput("data", str(path), "has no record after line 1: add at least one.")
     return BadInput("data", str(path), f"cannot be read ({found.splitlines()[0]}).")
 
 

@@ -79,6 +79,7 @@ class JobStanding:
     broken: int
     settled: bool
     currency: str
+    simulated_owners: bool
 
 
 def jobs(ledger: Ledger) -> Iterator[JobStanding]:
@@ -99,6 +100,7 @@ def jobs(ledger: Ledger) -> Iterator[JobStanding]:
             broken=counts.get(entries.BROKEN, 0),
             settled=entries.SETTLED in counts,
             currency=content["about"].get("currency", UNITS),
+            simulated_owners=content["about"].get("owners") == entries.SIMULATED,
         )
 
 

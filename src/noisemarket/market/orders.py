@@ -405,6 +405,9 @@ def prepare(scenario: Scenario, *, secrets: bool = True) -> PreparedMarket:
     mechanism.check(environment, run_options(scenario))
     full = np.full(len(environment), scenario.game.sigma_max)
     made = order(scenario, environment, full)
+    if secrets and not len(made.job.data.train_labels):
+        remedy = "has no owner's records: put a file per owner there, or run over Flower."
+        raise BadInput("data", made.job.data.source, remedy)
     return PreparedMarket(scenario, _within_cap(environment, made), made)
 
 

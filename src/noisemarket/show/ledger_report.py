@@ -122,7 +122,8 @@ def jobs_shown(jobs: Iterable[queries.JobStanding], contracts: Iterable[Row]) ->
         limit = ", no budget" if job.budget == MOST else f" of {format_micro(job.budget)}"
         out += [
             f"Job {job.job}: {state}, {job.contracts} contracts ({job.signed} signed, "
-            f"{job.broken} broken), {in_words(job.paid, job.currency)} paid{limit}.",
+            f"{job.broken} broken), {in_words(job.paid, job.currency)} paid{limit}"
+            f"{', simulated owners' if job.simulated_owners else ''}.",
             f"Curator's key: {job.curator_key}",
         ]
     named = set(currency.values())
