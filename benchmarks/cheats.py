@@ -37,11 +37,10 @@ from noisemarket.federated.protections import Upload
 from noisemarket.federated.rounds import train
 from noisemarket.ledger.contract import Contract
 from noisemarket.machine import Effort
-from noisemarket.market.contributions import Contributions
-from noisemarket.market.inspection import NoiseWatch, UploadInspector
-from noisemarket.market.local_engine import SerialEngine
+from noisemarket.market.inspection import Contributions, NoiseWatch, UploadInspector
 from noisemarket.market.offers import verdicts, work_of
 from noisemarket.market.orders import Order, order
+from noisemarket.market.training import SerialEngine
 from noisemarket.owner.terms import contract_of
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.scenario import Scenario

@@ -10,14 +10,15 @@ least CPU seconds of all turns. Peers draw noise that is not secure, and neither
 test the model. Flower's simulation runs with two actors: their CPU seconds and its own are added.
 **many**: many owners, who hold the same images again; CPU seconds of two workers and the main
 process together. **pairs**: the curator's comparison of all uploads of a round. **starts**: user
-seconds of commands, the least of several. **demo**: CPU seconds and peak memory of ``noisemarket
-run``. **clipping**: a step of the CNN with every record clipped, beside Opacus where it is
-installed (see "What they need" in benchmarks/README.md).
+seconds of commands from bytecode, as pip leaves it, the least of several. **demo**: CPU seconds and
+peak memory of ``noisemarket run``. **clipping**: a step of the CNN with every record clipped,
+beside Opacus where it is installed (see "What they need" in benchmarks/README.md).
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import resource
@@ -32,10 +33,12 @@ from importlib.util import find_spec
 from itertools import pairwise
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # commands start from bytecode, as after pip
 
 import numpy as np
 import psutil
 
+import noisemarket
 from benchmarks.federated import MALLOC
 from benchmarks.peers.task import Task, load, shares
 from benchmarks.process_tree import ProcessTree
@@ -46,7 +49,7 @@ from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import PerRecord
 from noisemarket.federated.rounds import RoundResult, State, TrainingPlan, train
 from noisemarket.machine import Effort
-from noisemarket.market.local_engine import LocalEngine, SerialEngine
+from noisemarket.market.training import LocalEngine, SerialEngine
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.noise import SecureNoise
 from noisemarket.privacy.noise_check import SKETCH_BITS, alike
@@ -194,6 +197,8 @@ def starts(turns: int) -> dict[str, float]:
         "negotiate --json, clock auction": [*clock, "--json"],
         "negotiate, DyPP": ["negotiate"],
     }
+
+    compileall.compile_dir(noisemarket.__path__[0], quiet=1)
 
     def spent(words: list[str], cache: str, scratch: str) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime

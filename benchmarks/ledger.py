@@ -29,10 +29,10 @@ from noisemarket.errors import BadInput
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import CURATOR, OWNER, KeyPair, SignedContract
-from noisemarket.ledger.settlement import Verdict, settle
 from noisemarket.ledger.store import Ledger, open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.machine import Effort
+from noisemarket.market.offers import Verdict, settle
 
 CONTRACTS = 100
 ROUNDS = 30

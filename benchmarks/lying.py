@@ -13,9 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from noisemarket.errors import BadInput
-from noisemarket.game.environment import Environment
+from noisemarket.game.environment import Contracts, Environment, Games, games
 from noisemarket.game.levels import FloatArray, IntArray
-from noisemarket.game.protocol import Contracts, Games, games
 from noisemarket.game.sides import OwnerSide
 from noisemarket.market.negotiation import Negotiation, run_options
 from noisemarket.pricing import find_mechanism
@@ -131,7 +130,7 @@ def gained_by_staying(environment: Environment, demand: Demand, contracts: Contr
     that one would pay is the clock run with an owner that never leaves.
     """
     side, refused = environment.owner_side(), np.zeros(len(environment), np.int64)
-    auction, asker = ClockAuction.of(environment, demand), ArrayAsker(environment)
+    auction, asker = ClockAuction(environment, demand), ArrayAsker(environment)
     while not auction.over:
         stay = asker.stay(auction.saving, auction.asked, auction.prices)
         refused[auction.asked[~stay]] = auction.prices[~stay]
@@ -140,7 +139,7 @@ def gained_by_staying(environment: Environment, demand: Demand, contracts: Contr
     hope = np.where(refused > 0, surplus(side, sold, refused), 0.0)
     best = np.maximum(surplus(side, auction.contracts().saving, auction.contracts().payment), 0)
     for owner in np.flatnonzero(hope > 0.0):
-        auction = ClockAuction.of(environment, demand)
+        auction = ClockAuction(environment, demand)
         try:
             while not auction.over:
                 stay = asker.stay(auction.saving, auction.asked, auction.prices)

@@ -25,13 +25,13 @@ from rich.console import Console
 from rich.table import Table
 
 from noisemarket.federated.rounds import Checkpoint
-from noisemarket.ledger import settlement, store
+from noisemarket.ledger import store
 from noisemarket.ledger.keys import KeyPair
-from noisemarket.market import job
+from noisemarket.market import job, offers
 from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.job import run_market
-from noisemarket.market.local_engine import LocalEngine
 from noisemarket.market.outcome import MarketOutcome
+from noisemarket.market.training import LocalEngine
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import OwnerFolder
 from noisemarket.privacy.accountant import JournalledAccountant
@@ -53,7 +53,7 @@ PARTS: list[tuple[str, Any, tuple[str, ...]]] = [
     (SIGNING, OwnerAgent, ("sign", "keep")),
     (CHECKS, UploadInspector, ("inspect", "state", "evidence")),
     (LEDGER, store.Ledger, ("append", "head")),
-    (LEDGER, settlement, ("_matched",)),
+    (LEDGER, offers, ("_matched",)),
     (LEDGER, OwnerFolder, ("keep_statement",)),
 ]
 

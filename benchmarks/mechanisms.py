@@ -21,7 +21,7 @@ from benchmarks.lying import surplus
 from noisemarket.game.value import JointValue
 from noisemarket.machine import Effort
 from noisemarket.market.negotiation import run_options
-from noisemarket.pricing.portfolio import best_portfolio
+from noisemarket.pricing.oracles import best_portfolio
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -15,9 +15,8 @@ from benchmarks.lying import (
     surplus,
 )
 
-from noisemarket.game.environment import Environment
+from noisemarket.game.environment import Contracts, Environment
 from noisemarket.game.levels import FloatArray
-from noisemarket.game.protocol import Contracts
 from noisemarket.market.negotiation import Negotiation, negotiate, run_options
 from noisemarket.pricing import MECHANISMS
 from noisemarket.pricing.mechanism import Direct, RunOptions

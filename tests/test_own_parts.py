@@ -20,7 +20,7 @@ import numpy as np
 from noisemarket import Rule
 from noisemarket.federated.protections import Protection
 from noisemarket.federated.aggregation import Weighting
-from noisemarket.game.protocol import Contracts
+from noisemarket.game.environment import Contracts
 from noisemarket.pricing.mechanism import Direct
 
 

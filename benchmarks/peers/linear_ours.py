@@ -11,7 +11,7 @@ from noisemarket.federated.engine import Job
 from noisemarket.federated.models.linear import LinearMaker
 from noisemarket.federated.models.model import ModelMaker
 from noisemarket.federated.partition import Partition
-from noisemarket.market.local_engine import LocalEngine
+from noisemarket.market.training import LocalEngine
 from noisemarket.privacy.noise import KeyedNoise
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.account import protection_of

@@ -12,7 +12,7 @@ from noisemarket.federated.models.model import ModelMaker
 from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.federated.partition import Partition, dirichlet_partition
 from noisemarket.federated.protections import Paper, Protection
-from noisemarket.market.local_engine import LocalEngine
+from noisemarket.market.training import LocalEngine
 
 
 def _protection(name: str) -> Protection:

@@ -14,29 +14,37 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from noisemarket.errors import BadInput, NoisemarketError
-    from noisemarket.federated.aggregation import Weighting, effective_noise, effective_share
-    from noisemarket.federated.data import Dataset
-    from noisemarket.federated.data_files import load_data
-    from noisemarket.federated.protections import (
-        DPSGD,
-        Paper,
-        PerRecord,
-        Protection,
-        Sharded,
-    )
-    from noisemarket.market import events
-    from noisemarket.market.job import run_market
-    from noisemarket.market.negotiation import AgreedContract, Negotiation, negotiate
-    from noisemarket.market.outcome import MarketOutcome, MarketRun, Outcome
-    from noisemarket.market.training import Training, train
-    from noisemarket.pricing import MECHANISMS
-    from noisemarket.pricing.mechanism import Mechanism
-    from noisemarket.pricing.rule import Rule
-    from noisemarket.scenario import Scenario, dump_scenario, load_scenario
-    from noisemarket.study.compare import compare
-    from noisemarket.study.job_surface import with_surface
-    from noisemarket.study.results import Row
+    from noisemarket.errors import BadInput as BadInput
+    from noisemarket.errors import NoisemarketError as NoisemarketError
+    from noisemarket.federated.aggregation import Weighting as Weighting
+    from noisemarket.federated.aggregation import effective_noise as effective_noise
+    from noisemarket.federated.aggregation import effective_share as effective_share
+    from noisemarket.federated.data import Dataset as Dataset
+    from noisemarket.federated.data_files import load_data as load_data
+    from noisemarket.federated.protections import DPSGD as DPSGD
+    from noisemarket.federated.protections import Paper as Paper
+    from noisemarket.federated.protections import PerRecord as PerRecord
+    from noisemarket.federated.protections import Protection as Protection
+    from noisemarket.federated.protections import Sharded as Sharded
+    from noisemarket.market import events as events
+    from noisemarket.market.job import run_market as run_market
+    from noisemarket.market.negotiation import AgreedContract as AgreedContract
+    from noisemarket.market.negotiation import Negotiation as Negotiation
+    from noisemarket.market.negotiation import negotiate as negotiate
+    from noisemarket.market.outcome import MarketOutcome as MarketOutcome
+    from noisemarket.market.outcome import MarketRun as MarketRun
+    from noisemarket.market.outcome import Outcome as Outcome
+    from noisemarket.market.training import Training as Training
+    from noisemarket.market.training import train as train
+    from noisemarket.pricing import MECHANISMS as MECHANISMS
+    from noisemarket.pricing.mechanism import Mechanism as Mechanism
+    from noisemarket.pricing.rule import Rule as Rule
+    from noisemarket.scenario import Scenario as Scenario
+    from noisemarket.scenario import dump_scenario as dump_scenario
+    from noisemarket.scenario import load_scenario as load_scenario
+    from noisemarket.study.compare import compare as compare
+    from noisemarket.study.job_surface import with_surface as with_surface
+    from noisemarket.study.results import Row as Row
 
 __version__ = "0.1.0"
 
@@ -67,39 +75,7 @@ _PUBLIC = {
 }
 _HOMES = {name: module for module, names in _PUBLIC.items() for name in names}
 
-__all__ = [
-    "DPSGD",
-    "MECHANISMS",
-    "AgreedContract",
-    "BadInput",
-    "Dataset",
-    "MarketOutcome",
-    "MarketRun",
-    "Mechanism",
-    "Negotiation",
-    "NoisemarketError",
-    "Outcome",
-    "Paper",
-    "PerRecord",
-    "Protection",
-    "Row",
-    "Rule",
-    "Scenario",
-    "Sharded",
-    "Training",
-    "Weighting",
-    "compare",
-    "dump_scenario",
-    "effective_noise",
-    "effective_share",
-    "events",
-    "load_data",
-    "load_scenario",
-    "negotiate",
-    "run_market",
-    "train",
-    "with_surface",
-]
+__all__ = sorted(_HOMES)
 
 
 def __dir__() -> list[str]:

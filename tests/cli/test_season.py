@@ -20,9 +20,9 @@ from noisemarket.ledger.queries import jobs
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market.job import run_market
-from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.negotiation import run_options
 from noisemarket.market.orders import prepare
+from noisemarket.market.training import SerialEngine
 from noisemarket.pricing import find_mechanism
 from noisemarket.scenario import Scenario, dump_scenario, load_scenario
 from noisemarket.scenario.load import jobs_of

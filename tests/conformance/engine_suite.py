@@ -33,8 +33,8 @@ from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import DPSGD, Paper, PerRecord, Protection, Sharded, Upload
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, TrainingPlan, train
-from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.orders import Order
+from noisemarket.market.training import SerialEngine
 from noisemarket.privacy.accountant import Accountant, PrivacyBudget
 from noisemarket.privacy.zcdp import Neighbours
 

@@ -22,11 +22,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from noisemarket.game.environment import Environment, Phase
-from noisemarket.game.levels import Levels
+from noisemarket.game.environment import Environment, Games, Phase, Protocol
+from noisemarket.game.levels import SURFACES, Levels
 from noisemarket.game.population import Population
-from noisemarket.game.protocol import Games, Protocol
-from noisemarket.game.surface import SURFACES
 from noisemarket.market.negotiation import run_options
 from noisemarket.pricing.dypp import Learned, PlayConfig, play_batch
 from noisemarket.pricing.learning import Batch

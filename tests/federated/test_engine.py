@@ -35,8 +35,8 @@ from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Paper, PerRecord, Protection, Sharded
 from noisemarket.federated.rounds import screen
-from noisemarket.market import local_engine
-from noisemarket.market.local_engine import LocalEngine
+from noisemarket.market import training
+from noisemarket.market.training import LocalEngine
 
 pytestmark = pytest.mark.process
 
@@ -116,8 +116,8 @@ def test_products_of_records_count_against_what_a_worker_keeps(
         return records(self, inputs, labels)
 
     monkeypatch.setattr(LinearModel, "records", seen)
-    monkeypatch.setattr(local_engine, "MOST_KEPT", 120 * 8 + 100)
-    engine = local_engine.SerialEngine(job(protection=PerRecord()))
+    monkeypatch.setattr(training, "MOST_KEPT", 120 * 8 + 100)
+    engine = training.SerialEngine(job(protection=PerRecord()))
     for _ in range(3):
         engine.train(1, engine.first_weights(), range(4))
     assert made == [120, 45, 30, 5, 45, 30, 45, 30]
@@ -273,7 +273,7 @@ import os, sys, time
 import numpy as np
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.engine import Job
-from noisemarket.market.local_engine import LocalEngine
+from noisemarket.market.training import LocalEngine
 from noisemarket.federated.models.linear import LinearMaker
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Sharded

@@ -12,8 +12,8 @@ from tests.conformance.engine_suite import (
 from tests.support.cheats import FaultyEngine
 
 from noisemarket.federated.engine import Engine
-from noisemarket.market.local_engine import LocalEngine, SerialEngine
 from noisemarket.market.orders import Order
+from noisemarket.market.training import LocalEngine, SerialEngine
 
 pytestmark = pytest.mark.process
 

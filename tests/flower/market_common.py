@@ -15,7 +15,7 @@ from tests.flower.conftest import Node, ProcessGrid
 from tests.tiny_images import idx
 
 from noisemarket.flower.curator_app import hold_market
-from noisemarket.flower.line import Bounds
+from noisemarket.flower.flower_channel import Bounds
 from noisemarket.flower.owner_app import owner_app
 from noisemarket.flower.simulation import deal_out
 from noisemarket.market.orders import prepare

@@ -15,7 +15,7 @@ from tests.flower.market_common import NAMES, grid_of, make_scenario
 from tests.ledger.postgres import Server
 
 from noisemarket.flower.curator_app import hold_market
-from noisemarket.flower.line import Bounds
+from noisemarket.flower.flower_channel import Bounds
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify

@@ -14,8 +14,7 @@ from flwr.common.constant import SType
 from tests.conformance.channel_suite import ChannelConformance, Open
 from tests.flower.market_common import BOUNDS, grid_of
 
-from noisemarket.flower.flower_channel import FlowerChannel, _reply
-from noisemarket.flower.line import Bounds
+from noisemarket.flower.flower_channel import Bounds, FlowerChannel, _reply
 from noisemarket.market.channel import Channel
 from noisemarket.market.run_folder import MarketFolder
 from noisemarket.owner.owner_messages import Refused, Train

@@ -17,8 +17,8 @@ import pytest
 from tests.flower.market_common import grid_of, make_scenario
 
 from noisemarket.flower.curator_app import hold_market
+from noisemarket.flower.flower_channel import Bounds
 from noisemarket.flower.host_files import write_app
-from noisemarket.flower.line import Bounds
 
 pytestmark = pytest.mark.process
 

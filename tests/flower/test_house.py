@@ -19,7 +19,7 @@ from tests.flower.market_common import make_scenario
 
 from noisemarket.errors import BadInput
 from noisemarket.flower.curator_app import hold_market
-from noisemarket.flower.line import Bounds
+from noisemarket.flower.flower_channel import Bounds
 from noisemarket.flower.owner_app import owner_app
 from noisemarket.flower.records import apart, owners_of, read_houses, refusal, together
 from noisemarket.flower.simulation import deal_out

@@ -13,7 +13,7 @@ from tests.flower.conftest import ProcessGrid
 from tests.flower.market_common import NAMES, grid_of, make_scenario
 
 from noisemarket.errors import BadInput
-from noisemarket.flower.line import Bounds, Line, WorkersDied
+from noisemarket.flower.flower_channel import Bounds, Line, WorkersDied
 
 pytestmark = pytest.mark.process
 

@@ -24,8 +24,8 @@ from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.files import exclusive, load_arrays, save_arrays
 from noisemarket.flower import flower_channel as channel
 from noisemarket.flower.curator_app import hold_market, market_over_flower
+from noisemarket.flower.flower_channel import Bounds
 from noisemarket.flower.host_files import CURATOR
-from noisemarket.flower.line import Bounds
 from noisemarket.flower.records import content as content_of
 from noisemarket.flower.records import plain_of
 from noisemarket.ledger.keys import KeyPair

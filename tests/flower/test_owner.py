@@ -21,8 +21,8 @@ from torch import nn
 
 from noisemarket.errors import BadInput
 from noisemarket.flower.owner_app import DECLINED, FAILED, owner_app
-from noisemarket.market.local_engine import LocalEngine
 from noisemarket.market.orders import Order
+from noisemarket.market.training import LocalEngine
 from noisemarket.owner.folder import Declined, OwnerFolder
 
 pytestmark = pytest.mark.process

@@ -21,7 +21,7 @@ from tests.ledger.common import changed
 from noisemarket.errors import BadInput
 from noisemarket.files import load_arrays, save_arrays
 from noisemarket.flower.curator_app import hold_market
-from noisemarket.flower.line import Bounds
+from noisemarket.flower.flower_channel import Bounds
 from noisemarket.flower.records import content, plain_of
 from noisemarket.game.levels import Levels
 from noisemarket.ledger.contract import Contract

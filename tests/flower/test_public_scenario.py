@@ -11,7 +11,7 @@ import pytest
 from tests.flower.market_common import grid_of, make_scenario
 
 from noisemarket.flower.curator_app import hold_market
-from noisemarket.flower.line import Bounds
+from noisemarket.flower.flower_channel import Bounds
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.scenario import Scenario, load_scenario

@@ -18,7 +18,7 @@ from tests.flower.market_common import grid_of, make_scenario
 from noisemarket.errors import BadInput, Interrupted, MissingExtra
 from noisemarket.flower import simulation
 from noisemarket.flower.curator_app import hold_market
-from noisemarket.flower.line import Bounds
+from noisemarket.flower.flower_channel import Bounds
 from noisemarket.flower.owner_app import owner_app
 from noisemarket.flower.simulation import run_simulation
 from noisemarket.market.events import Opened, RoundTrained, Settled

@@ -13,8 +13,8 @@ from tests.flower.market_common import BOUNDS
 
 from noisemarket.errors import NoisemarketError
 from noisemarket.flower.curator_app import hold_market
+from noisemarket.flower.flower_channel import Bounds
 from noisemarket.flower.host_files import set_up_owner
-from noisemarket.flower.line import Bounds
 from noisemarket.flower.owner_app import owner_app
 from noisemarket.market.job import run_market
 from noisemarket.market.orders import prepare

@@ -15,8 +15,7 @@ from noisemarket.errors import NoisemarketError
 from noisemarket.federated.engine import Job
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, train
 from noisemarket.files import save_arrays
-from noisemarket.flower.flower_channel import FlowerChannel
-from noisemarket.flower.line import Bounds, Traffic
+from noisemarket.flower.flower_channel import Bounds, FlowerChannel, Traffic
 from noisemarket.market.channel import ChannelEngine
 from noisemarket.market.orders import Order
 from noisemarket.market.run_folder import MarketFolder

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from noisemarket.game.levels import FloatArray, Levels
-from noisemarket.game.protocol import Contracts, Protocol
+from noisemarket.game.environment import Contracts, Protocol
+from noisemarket.game.levels import SURFACES, FloatArray, Levels
 from noisemarket.game.sides import CuratorSide, OwnerSide, Payoff
-from noisemarket.game.surface import SURFACES
 
 LEVELS = Levels()
 PRINTED = SURFACES["printed"]

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.game.market_sides import rewards
 
+from noisemarket.game.environment import Contracts, Games, Protocol, games
 from noisemarket.game.equilibrium import (
     equilibrium,
     first_best,
@@ -13,10 +14,8 @@ from noisemarket.game.equilibrium import (
     signed_equilibrium,
     stage_equilibrium,
 )
-from noisemarket.game.levels import FloatArray, Levels
-from noisemarket.game.protocol import Contracts, Games, Protocol, games
+from noisemarket.game.levels import SURFACES, FloatArray, Levels
 from noisemarket.game.sides import CuratorSide, OwnerSide, Payoff
-from noisemarket.game.surface import SURFACES
 
 pytestmark = pytest.mark.compiled
 

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.game.market_sides import LEVELS, PAYOFFS, PRINTED, curator_side, owner_side, rewards
 
-from noisemarket.game.levels import Levels
-from noisemarket.game.protocol import Contracts, games
+from noisemarket.game.environment import Contracts, games
+from noisemarket.game.levels import SURFACES, Levels, LossSurface
 from noisemarket.game.sides import Payoff
-from noisemarket.game.surface import SURFACES, LossSurface
 
 
 class TestLevels:

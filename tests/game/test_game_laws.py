@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.game.market_sides import PAYOFFS, PRINTED, PROTOCOLS, curator_side, owner_side, rewards
 
+from noisemarket.game.environment import Contracts, Games, Protocol, games
 from noisemarket.game.equilibrium import (
     CheapestDeals,
     equilibrium,
@@ -16,7 +17,6 @@ from noisemarket.game.equilibrium import (
     signed_equilibrium,
 )
 from noisemarket.game.levels import FloatArray, Levels
-from noisemarket.game.protocol import Contracts, Games, Protocol, games
 from noisemarket.game.sides import SLACK, CuratorSide, OwnerSide
 from noisemarket.scenario import Scenario
 

@@ -11,8 +11,8 @@ from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract, Document
 from noisemarket.ledger.keys import CURATOR, OWNER, KeyPair, SignedContract
 from noisemarket.ledger.money import MICRO
-from noisemarket.ledger.settlement import Verdict
 from noisemarket.ledger.store import Ledger
+from noisemarket.market.offers import Verdict
 
 AnyDocument = TypeVar("AnyDocument", bound=Document)
 NOW = "2030-01-02T00:00:00+00:00"

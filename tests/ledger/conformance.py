@@ -19,9 +19,9 @@ from noisemarket.errors import BadInput, LedgerConflict, OverBudget
 from noisemarket.ledger import entries, queries
 from noisemarket.ledger.entries import FIRST, Head
 from noisemarket.ledger.keys import CURATOR, OWNER, SignedContract
-from noisemarket.ledger.settlement import Verdict, settle
 from noisemarket.ledger.store import Ledger, open_ledger
 from noisemarket.ledger.verification import verify
+from noisemarket.market.offers import Verdict, settle
 
 
 def opened(place: str, **options: Any) -> Ledger:

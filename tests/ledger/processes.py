@@ -19,8 +19,8 @@ from pathlib import Path
 from tests.ledger.common import NOW, Job, key
 
 from noisemarket.errors import LedgerConflict
-from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import open_ledger
+from noisemarket.market.offers import settle
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 OWNERS = [f"owner-{number}" for number in range(20)]

@@ -19,7 +19,7 @@ from tests.ledger.tampering import (
 )
 
 from noisemarket.errors import BadInput, LedgerBroken, LedgerError
-from noisemarket.ledger import database, entries
+from noisemarket.ledger import entries, store
 from noisemarket.ledger.keys import CURATOR, OWNER, SignedContract
 from noisemarket.ledger.store import Ledger
 from noisemarket.ledger.verification import verify
@@ -292,8 +292,8 @@ class SqlConformance(LedgerConformance):
         self, place: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         dialect = "postgresql" if "://" in place else "sqlite"
-        broken = (*database._GUARDS[dialect], "SELECT * FROM there_is_no_such_table")
-        monkeypatch.setitem(database._GUARDS, dialect, broken)
+        broken = (*store._GUARDS[dialect], "SELECT * FROM there_is_no_such_table")
+        monkeypatch.setitem(store._GUARDS, dialect, broken)
         with pytest.raises(LedgerError, match=r"no.such.table"):
             opened(place)
         with pytest.raises(Exception, match=TABLE):

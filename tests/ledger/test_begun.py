@@ -11,9 +11,9 @@ from tests.ledger.common import Job, key
 from noisemarket.errors import LedgerConflict
 from noisemarket.ledger import entries
 from noisemarket.ledger.entries import NewEntry
-from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import Ledger, open_ledger
 from noisemarket.ledger.verification import verify
+from noisemarket.market.offers import settle
 
 
 @pytest.fixture

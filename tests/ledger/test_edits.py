@@ -10,9 +10,9 @@ from tests.ledger.edits import BROKEN, CUT_OFF, EDITS, JOB, says
 from tests.ledger.tampering import read, rewrite, write
 
 from noisemarket.errors import LedgerBroken
-from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import Ledger, open_ledger
 from noisemarket.ledger.verification import verify
+from noisemarket.market.offers import settle
 
 CURATOR = key("curator")
 

@@ -19,10 +19,10 @@ from tests.ledger.processes import ROOT
 from tests.ledger.tampering import COLUMNS, drop_guards, execute
 
 from noisemarket.errors import BadInput, LedgerBroken, LedgerError, LedgerLost, MissingExtra
-from noisemarket.ledger import database
-from noisemarket.ledger.settlement import settle
+from noisemarket.ledger import store
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
+from noisemarket.market.offers import settle
 
 pytestmark = pytest.mark.slow
 
@@ -241,7 +241,7 @@ def test_verification_takes_constant_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Eight times the jobs, one after the other: the peak stays where it was."""
-    monkeypatch.setattr(database, "PAGE", 50)
+    monkeypatch.setattr(store, "PAGE", 50)
     peaks = []
     with open_ledger(tmp_path, curator=key("curator")) as ledger:
         for upto in (2, 16):

@@ -17,8 +17,8 @@ from noisemarket.cli import main
 from noisemarket.ledger import entries
 from noisemarket.ledger.entries import FIRST, Head, entry_hash
 from noisemarket.ledger.money import MOST
-from noisemarket.ledger.settlement import Verdict, settle
 from noisemarket.ledger.store import open_ledger
+from noisemarket.market.offers import Verdict, settle
 from noisemarket.privacy.zcdp import gaussian_epsilon
 
 Run = Callable[..., tuple[int, str, str]]

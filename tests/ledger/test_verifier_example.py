@@ -12,8 +12,8 @@ from tests.ledger.edits import BROKEN, CUT_OFF, EDITS, JOB
 from tests.ledger.processes import ROOT
 from tests.ledger.tampering import read, rewrite, write
 
-from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import open_ledger
+from noisemarket.market.offers import settle
 from noisemarket.show.ledger_report import write_chain
 
 VERIFIER = ROOT / "examples" / "verify_ledger.py"

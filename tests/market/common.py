@@ -14,9 +14,9 @@ from noisemarket.ledger.queries import account, contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.market.events import Event
 from noisemarket.market.job import run_market
-from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.orders import PreparedMarket
 from noisemarket.market.outcome import MarketOutcome, MarketRun
+from noisemarket.market.training import SerialEngine
 from noisemarket.privacy.accountant import read_journal
 from noisemarket.scenario import Scenario
 

@@ -21,8 +21,8 @@ from noisemarket.ledger.verification import verify
 from noisemarket.market.events import Accused, Broken, Event, Paid, Settled
 from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.job import run_market
-from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.outcome import MarketOutcome
+from noisemarket.market.training import SerialEngine
 from noisemarket.privacy.noise import SimulatedNoise, add_noise
 
 pytestmark = pytest.mark.training

@@ -16,7 +16,7 @@ from tests.market.test_attacks import BAD, accounts, attacked
 from noisemarket.federated.engine import Weights
 from noisemarket.market.events import Accused
 from noisemarket.market.inspection import SAME_NOISE
-from noisemarket.market.local_engine import SerialEngine
+from noisemarket.market.training import SerialEngine
 
 pytestmark = pytest.mark.training
 

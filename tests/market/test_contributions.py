@@ -12,10 +12,10 @@ from tests.market.common import here, scenario
 
 from noisemarket.federated.aggregation import aggregate
 from noisemarket.federated.engine import score_of
-from noisemarket.market.contributions import Contributions
-from noisemarket.market.local_engine import SerialEngine
+from noisemarket.market.inspection import Contributions
 from noisemarket.market.orders import order
 from noisemarket.market.outcome import Outcome
+from noisemarket.market.training import SerialEngine
 from noisemarket.show.market_report import harmful_uploads, sellers_table
 
 pytestmark = pytest.mark.training

@@ -23,9 +23,9 @@ from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market import job as market
 from noisemarket.market import run_folder
-from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.orders import prepare
 from noisemarket.market.run_folder import NOISE_KEY, MarketFolder
+from noisemarket.market.training import SerialEngine
 from noisemarket.privacy.accountant import read_journal
 
 pytestmark = pytest.mark.training

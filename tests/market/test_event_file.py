@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from noisemarket.game.protocol import Contracts
+from noisemarket.game.environment import Contracts
 from noisemarket.market import events
 from noisemarket.market.events import MOST_POINTS, points, writing
 from noisemarket.pricing.mechanism import Progress, Trace

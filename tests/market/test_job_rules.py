@@ -30,7 +30,7 @@ from noisemarket.market.events import (
     Settled,
 )
 from noisemarket.market.job import run_market
-from noisemarket.market.local_engine import SerialEngine
+from noisemarket.market.training import SerialEngine
 from noisemarket.owner.folder import owner_folder
 from noisemarket.scenario import Scenario
 

@@ -8,9 +8,9 @@ import pytest
 from tests.conformance.channel_suite import ChannelConformance, Open
 
 from noisemarket.market.channel import Channel, LocalChannel
-from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.orders import prepare
 from noisemarket.market.run_folder import MarketFolder
+from noisemarket.market.training import SerialEngine
 from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.training

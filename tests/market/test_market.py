@@ -30,7 +30,6 @@ from noisemarket.ledger import entries
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.money import prices
 from noisemarket.ledger.queries import account, contracts
-from noisemarket.ledger.settlement import Verdict, settle
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market.events import (
@@ -44,6 +43,7 @@ from noisemarket.market.events import (
 )
 from noisemarket.market.job import run_market
 from noisemarket.market.negotiation import negotiate
+from noisemarket.market.offers import Verdict, settle
 from noisemarket.market.orders import within_budget
 from noisemarket.market.outcome import MarketOutcome, Outcome
 from noisemarket.market.summary import summary

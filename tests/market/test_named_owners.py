@@ -17,8 +17,8 @@ from noisemarket.federated.models import maker_of
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.money import MICRO, format_micro
 from noisemarket.ledger.store import reading
-from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.orders import prepare
+from noisemarket.market.training import SerialEngine
 from noisemarket.owner.folder import Declined, OwnerFolder
 from noisemarket.owner.round import OwnRound, _described
 from noisemarket.study.compare import Plan, decisions

@@ -20,7 +20,7 @@ from tests.market.common import (
 )
 
 from noisemarket.errors import BadInput, BadSignature, LedgerConflict
-from noisemarket.game.protocol import Contracts
+from noisemarket.game.environment import Contracts
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import Head

@@ -15,8 +15,8 @@ from noisemarket.errors import BadInput
 from noisemarket.federated.rounds import State
 from noisemarket.ledger.store import open_ledger
 from noisemarket.market.events import RoundTrained
-from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.offers import RoundBeginning
+from noisemarket.market.training import SerialEngine
 from noisemarket.privacy.accountant import JournalledAccountant, PrivacyBudget, read_journal
 from noisemarket.scenario import Scenario
 

@@ -18,9 +18,8 @@ from noisemarket.federated.aggregation import Equal, FloatArray, PublicFigures, 
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.data_files import MNIST_SCALING
 from noisemarket.market import training
-from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.orders import given_sigma, order
-from noisemarket.market.training import Training, train
+from noisemarket.market.training import SerialEngine, Training, train
 from noisemarket.privacy import accountant
 
 pytestmark = pytest.mark.training

@@ -47,9 +47,8 @@ from tests.market.common import here, settings, state, write_images
 from noisemarket.cli import main
 from noisemarket.errors import LedgerError
 from noisemarket.files import load_arrays, read_json_lines
-from noisemarket.ledger.database import LEDGER_FILE
 from noisemarket.ledger.queries import contracts
-from noisemarket.ledger.store import open_ledger
+from noisemarket.ledger.store import LEDGER_FILE, open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market import job as market_job
 from noisemarket.market import run_folder as folders

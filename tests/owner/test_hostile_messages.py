@@ -25,9 +25,9 @@ from noisemarket.ledger.entries import Head
 from noisemarket.ledger.keys import OWNER, SignedContract, holds
 from noisemarket.ledger.receipts import Receipt, UploadReceipt, upload_digest
 from noisemarket.market.channel import LocalChannel
-from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.orders import prepare
 from noisemarket.market.run_folder import MarketFolder
+from noisemarket.market.training import SerialEngine
 from noisemarket.owner import owner_messages as messages
 from noisemarket.owner.agent import OwnerAgent, public_reply
 from noisemarket.owner.folder import Declined, OwnerFolder

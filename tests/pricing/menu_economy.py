@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from noisemarket.game.levels import FloatArray, IntArray, Levels
+from noisemarket.game.levels import SURFACES, FloatArray, IntArray, Levels
 from noisemarket.game.sides import chosen_items
-from noisemarket.game.surface import SURFACES
 from noisemarket.pricing.pain_fl import best_menu
 
 LEVELS = Levels()

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from noisemarket.game.environment import Contracts
 from noisemarket.game.levels import BoolArray, IntArray
-from noisemarket.game.protocol import Contracts
 from noisemarket.market.negotiation import run_options
 from noisemarket.pricing import MECHANISMS
 from noisemarket.pricing.asker import ArrayAsker

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from tests.game.test_game_laws import markets
 
+from noisemarket.game.environment import games
 from noisemarket.game.equilibrium import signed_equilibrium
 from noisemarket.game.levels import IntArray
-from noisemarket.game.protocol import games
 from noisemarket.game.sides import CuratorSide, OwnerSide
 from noisemarket.pricing.bisection import (
     UNKNOWN,

@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 from tests.pricing.test_portfolio import reordered
 
 from noisemarket.errors import BadInput
-from noisemarket.game.environment import Environment
+from noisemarket.game.environment import Contracts, Environment
 from noisemarket.game.levels import BoolArray, Levels
-from noisemarket.game.protocol import Contracts
 from noisemarket.game.value import JointValue
 from noisemarket.market.negotiation import negotiate
 from noisemarket.market.orders import within_budget
 from noisemarket.pricing.clock import ClockAuction, FallingPrices, floor_level, price_levels
 from noisemarket.pricing.mechanism import Demand
-from noisemarket.pricing.portfolio import best_portfolio
+from noisemarket.pricing.oracles import best_portfolio
 from noisemarket.scenario import Scenario, load_scenario
 
 pytestmark = pytest.mark.slow
@@ -62,7 +61,7 @@ def market(kind: str, seed: int = 1, **more: object) -> Environment:
 
 def play(environment: Environment, demand: Demand, answers: Answers | None = None) -> Contracts:
     """The contracts if owners answer like this; by default as it pays for them."""
-    auction = ClockAuction.of(environment, demand)
+    auction = ClockAuction(environment, demand)
     answers = answers or environment.owner_side().accepts
     while not auction.over:
         stay = np.zeros(len(auction.asked), dtype=bool)
@@ -234,7 +233,7 @@ def test_with_scores_no_owner_is_asked_more_than_forty_times(target: float | Non
     environment = Scenario.from_preset(
         "market", owners=60, data_size=UNEQUAL, privacy_cost=CHEAP, K=500
     ).environment()
-    auction = ClockAuction.of(environment, Demand(target=target, scored=True))
+    auction = ClockAuction(environment, Demand(target=target, scored=True))
     asked, last = np.zeros(60, int), np.full(60, 501)
     while not auction.over:
         assert (auction.prices < last[auction.asked]).all(), "nobody is asked twice about a price"
@@ -283,7 +282,7 @@ def test_a_target_that_cannot_be_reached_is_refused_in_one_sentence() -> None:
         match=r"market.target_accuracy 99.0 is out of reach, all owners bring at most [\d.]+ % "
         r"with noise 0.1, for up to 1600:",
     ):
-        ClockAuction.of(environment, Demand(target=99.0))
+        ClockAuction(environment, Demand(target=99.0))
     with pytest.raises(BadInput, match=r"90.0 is out of reach, the 7 owners that would sell"):
         play(environment, Demand(target=90.0))
     few = Scenario.from_preset("market", owners=20, surface="features-mnist").environment()

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from noisemarket.game.protocol import Contracts
+from noisemarket.game.environment import Contracts
 from noisemarket.game.value import JointValue
 from noisemarket.scenario import Scenario
 

@@ -150,7 +150,7 @@ def test_stopped_it_waits_for_what_runs_and_for_nothing_that_waits() -> None:
         return bool(begun)
 
     parts = [slice(at, at + 1) for at in range(8)]
-    assert [number for number, _ in work_through(parts, work, 1, stop)] == [0]
+    assert [some for some, _ in work_through(parts, work, 1, stop)] == parts[:1]
     assert begun == [0]
 
 

@@ -14,8 +14,7 @@ from tests.conformance.mechanism_suite import (
 )
 
 from noisemarket.errors import BadInput
-from noisemarket.game.environment import Environment
-from noisemarket.game.protocol import Contracts
+from noisemarket.game.environment import Contracts, Environment
 from noisemarket.game.sides import SLACK
 from noisemarket.game.value import JointValue
 from noisemarket.market.negotiation import negotiate

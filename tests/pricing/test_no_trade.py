@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from noisemarket.game.environment import Environment
-from noisemarket.game.protocol import Contracts
+from noisemarket.game.environment import Contracts, Environment
 from noisemarket.game.value import JointValue
 from noisemarket.pricing.mechanism import Demand
 from noisemarket.pricing.no_trade import why_nothing

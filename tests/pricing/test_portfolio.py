@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from noisemarket.errors import BadInput
-from noisemarket.game.environment import Environment
-from noisemarket.game.protocol import Contracts
+from noisemarket.game.environment import Contracts, Environment
 from noisemarket.game.value import JointValue
 from noisemarket.pricing.mechanism import Demand
-from noisemarket.pricing.portfolio import best_portfolio
+from noisemarket.pricing.oracles import best_portfolio
 from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.slow

@@ -54,7 +54,7 @@ def test_learners_count_interactions_or_the_messages_that_carry_them() -> None:
 
 
 def test_the_clock_counts_its_answers() -> None:
-    auction = ClockAuction.of(SCENARIO.environment(), run_options(SCENARIO).demand)
+    auction = ClockAuction(SCENARIO.environment(), run_options(SCENARIO).demand)
     side, answers = SCENARIO.environment().owner_side(), 0
     while not auction.over:
         answers += len(auction.asked)

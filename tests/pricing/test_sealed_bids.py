@@ -12,9 +12,8 @@ import pytest
 from benchmarks.lying import surplus
 
 from noisemarket.errors import BadInput
-from noisemarket.game.environment import Environment
+from noisemarket.game.environment import Contracts, Environment
 from noisemarket.game.levels import BoolArray, IntArray
-from noisemarket.game.protocol import Contracts
 from noisemarket.game.value import JointValue
 from noisemarket.market.negotiation import negotiate, run_options
 from noisemarket.market.orders import within_budget

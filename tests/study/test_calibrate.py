@@ -28,7 +28,7 @@ from tests.tiny_images import write_images
 
 from noisemarket.cli import main
 from noisemarket.errors import NoisemarketError
-from noisemarket.game.surface import SURFACES
+from noisemarket.game.levels import SURFACES
 from noisemarket.scenario import Scenario, dump_scenario, load_scenario
 from noisemarket.scenario.surface_file import fingerprint, read_surface
 from noisemarket.study import trainings

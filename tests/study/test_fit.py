@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from noisemarket.errors import BadInput
-from noisemarket.game.surface import SURFACES, LossSurface, evenness
+from noisemarket.game.levels import SURFACES, LossSurface, evenness
 from noisemarket.study.calibrate import BETAS, SIGMAS, Point
 from noisemarket.study.fit import fit_surface
 

@@ -11,9 +11,8 @@ from tests.market.common import write_images
 
 import noisemarket as nm
 from noisemarket.errors import BadInput, Interrupted
-from noisemarket.game.environment import Environment
+from noisemarket.game.environment import Contracts, Environment
 from noisemarket.game.levels import FloatArray
-from noisemarket.game.protocol import Contracts
 from noisemarket.pricing.mechanism import Direct, RunOptions
 from noisemarket.scenario import Scenario
 from noisemarket.study import compare as module

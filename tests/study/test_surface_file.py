@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from noisemarket.errors import BadInput
-from noisemarket.game.surface import SURFACES, LossSurface
+from noisemarket.game.levels import SURFACES, LossSurface
 from noisemarket.scenario import Scenario, dump_scenario, load_scenario
 from noisemarket.scenario import surface_file as module
 from noisemarket.scenario.surface_file import (

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from noisemarket.federated.engine import Engine, Job, Score, Weights
 from noisemarket.federated.models.model import Records
 from noisemarket.federated.protections import Upload
-from noisemarket.market.local_engine import SerialEngine
+from noisemarket.market.training import SerialEngine
 from noisemarket.owner.round import OwnerTrainer
 
 

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.flower.flower_channel import FlowerChannel
+from noisemarket.flower.flower_channel import Bounds, FlowerChannel
 from noisemarket.flower.host_files import curator_path
-from noisemarket.flower.line import Bounds
 from noisemarket.ledger.money import UNITS
 from noisemarket.ledger.money import in_words as money
 from noisemarket.market.events import (
@@ -51,7 +50,7 @@ def market_over_flower(
         config: names in the curator's folder (``curator_path``): ``scenario`` is a file,
             ``folder`` where the job is kept, ``curator-folder`` where the curator's key is, if it
             has one for all its jobs, ``houses`` a list of SuperNodes with several owners.
-            ``timeout``, ``wait`` and ``insecure`` are those of ``line.Bounds``.
+            ``timeout``, ``wait`` and ``insecure`` are those of ``Bounds``.
         show: is told what happens, in words.
 
     Returns:

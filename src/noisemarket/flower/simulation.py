@@ -30,8 +30,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from noisemarket.errors import MissingExtra, NoisemarketError
 from noisemarket.files import private_folder, write_atomic
-from noisemarket.flower.flower_channel import FlowerChannel
-from noisemarket.flower.line import Bounds, WorkersDied
+from noisemarket.flower.flower_channel import Bounds, FlowerChannel, WorkersDied
 from noisemarket.flower.owner_app import owner_app
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.machine import available_cores
@@ -111,14 +110,8 @@ def run_simulation(
 ) -> MarketRun:
     """Run a market over Flower's simulation; again, to resume it.
 
-    Args:
-        market: what to run.
-        folder: where the job keeps its files, as that of an embedded market.
-        owners: the folder of owners that outlive the run, by default in the job's own; with
-            ``renew`` they take the scenario's numbers.
-        workers: worker processes, by default one for each core.
-        watch: is told how negotiation goes.
-        stop: when it returns True the job stops, and can be resumed.
+    ``owners`` is the folder of owners that outlive the run, by default in the job's own; with
+    ``renew`` they take the scenario's numbers. The rest is as in ``run_market``.
     """
     check_asks(market.scenario, market.environment)
     if find_spec("ray") is None:

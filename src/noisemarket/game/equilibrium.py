@@ -4,21 +4,17 @@ equilibrium of the signed protocol by backward induction, and the curator's best
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from noisemarket.game.environment import Contracts, Games
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray
-from noisemarket.game.protocol import Contracts, Games
 from noisemarket.game.sides import CuratorSide, OwnerSide
 
 TOLERANCE = 1e-9
 """Payoffs closer than this part of the largest of the same owner's game count as equal: on a grid,
 ties are common and rounding blurs them."""
-
-_CHUNK = 512
-"""Owners solved at once: their tables stay in the cache and memory does not grow with owners."""
 
 
 def equilibrium(games: Games) -> Contracts:
@@ -33,13 +29,9 @@ def stage_equilibrium(games: Games) -> Contracts:
     does not depend on the other. Of several the one with the largest sum of both payoffs is taken
     (ties: the lowest levels).
     """
-    saving = np.empty(len(games), dtype=np.int64)
-    payment = np.empty(len(games), dtype=np.int64)
-    for part in _chunks(len(games)):
-        owner, curator = games.owner_rewards[part], games.curator_rewards[part]
-        cells = mutual_best_replies(owner, curator)
-        saving[part], payment[part] = _best_cell(owner + curator, cells)
-    return Contracts.of(games, saving, payment)
+    owner, curator = games.owner_rewards, games.curator_rewards
+    cells = mutual_best_replies(owner, curator)
+    return Contracts.of(games, *_best_cell(owner + curator, cells))
 
 
 def signed_equilibrium(games: Games) -> Contracts:
@@ -108,21 +100,11 @@ def first_best(games: Games) -> Contracts:
     It may choose any outcome that the owner accepts: one that both sign or, in the simultaneous
     protocol, where nobody signs, one that leaves the owner no worse off than without a trade.
     """
-    saving = np.empty(len(games), dtype=np.int64)
-    payment = np.empty(len(games), dtype=np.int64)
-    for part in _chunks(len(games)):
-        owner = games.owner_rewards[part]
-        accepted = owner >= owner[:, :1, :1] - _near(owner)
-        if games.sees_proposal:
-            accepted = games.agreed[part].copy()
-            accepted[:, 0, 0] = True  # no trade needs no signature
-        saving[part], payment[part] = _best_cell(games.curator_rewards[part], accepted)
-    return Contracts.of(games, saving, payment)
-
-
-def _chunks(owners: int) -> Iterator[slice]:
-    for start in range(0, owners, _CHUNK):
-        yield slice(start, min(start + _CHUNK, owners))
+    if games.sees_proposal:
+        return CheapestDeals.in_tables(games).best_for_curator()
+    owner = games.owner_rewards
+    accepted = owner >= owner[:, :1, :1] - _near(owner)
+    return Contracts.of(games, *_best_cell(games.curator_rewards, accepted))
 
 
 def mutual_best_replies(owner: FloatArray, curator: FloatArray) -> BoolArray:
@@ -134,8 +116,9 @@ def mutual_best_replies(owner: FloatArray, curator: FloatArray) -> BoolArray:
 
 def _best_cell(values: FloatArray, allowed: BoolArray) -> tuple[IntArray, IntArray]:
     """Of every game's allowed cells the one of highest value (ties: the lowest levels)."""
-    flat = np.where(allowed, values, -np.inf).reshape(len(values), -1)
-    saving, payment = np.divmod(_first_highest(flat), values.shape[2])
+    count, savings, payments = values.shape
+    flat = np.where(allowed, values, -np.inf).reshape(count, savings * payments)
+    saving, payment = np.divmod(_first_highest(flat), payments)
     return saving, payment
 
 

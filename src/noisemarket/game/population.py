@@ -6,9 +6,10 @@ Distributions draw by quantile: a larger population begins with the owners of a 
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,16 +18,26 @@ from noisemarket.errors import BadInput
 from noisemarket.game.levels import FloatArray, KeyArray
 
 
-class Distribution(Protocol):
-    """Anything with a quantile function."""
+class Distribution(ABC):
+    """Anything with a quantile function; the fields in ``above_0`` must be."""
 
+    above_0: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.above_0:
+            if getattr(self, name) <= 0:
+                raise BadInput(name, getattr(self, name), "give a number above 0.")
+        low, high = getattr(self, "low", 0.0), getattr(self, "high", np.inf)
+        if low > high:
+            raise BadInput("low", low, f"the lower end must not be above the upper end {high!r}.")
+
+    @abstractmethod
     def quantile(self, u: ArrayLike) -> FloatArray:
         """The value below which a share ``u`` of all draws lies."""
-        ...
 
 
 @dataclass(frozen=True)
-class Constant:
+class Constant(Distribution):
     """The same value for all owners."""
 
     value: float
@@ -36,14 +47,11 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class UniformDistribution:
+class UniformDistribution(Distribution):
     """Evenly between ``low`` and ``high``."""
 
     low: float
     high: float
-
-    def __post_init__(self) -> None:
-        _ordered(self.low, self.high)
 
     def quantile(self, u: ArrayLike) -> FloatArray:
         return np.asarray(self.low + (self.high - self.low) * np.asarray(u, dtype=float))
@@ -53,28 +61,21 @@ class UniformDistribution:
 class LogUniform(UniformDistribution):
     """Evenly in the logarithm between ``low`` and ``high``: natural for beta over decades."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.low <= 0:
-            raise BadInput("low", self.low, "give a lower end above 0.")
+    above_0 = ("low",)
 
     def quantile(self, u: ArrayLike) -> FloatArray:
         return np.asarray(self.low * (self.high / self.low) ** np.asarray(u, dtype=float))
 
 
 @dataclass(frozen=True)
-class Normal:
+class Normal(Distribution):
     """A normal distribution cut off at ``low`` and ``high`` (by default only at 0)."""
 
     mean: float
     sd: float
     low: float = 0.0
     high: float = np.inf
-
-    def __post_init__(self) -> None:
-        _ordered(self.low, self.high)
-        if self.sd <= 0:
-            raise BadInput("sd", self.sd, "give a standard deviation above 0.")
+    above_0 = ("sd",)
 
     def quantile(self, u: ArrayLike) -> FloatArray:
         from scipy.special import ndtr, ndtri  # slow to import, and owners never need it
@@ -85,16 +86,12 @@ class Normal:
 
 
 @dataclass(frozen=True)
-class LogNormal:
+class LogNormal(Distribution):
     """A log-normal distribution: ``median`` and the standard deviation ``sd`` of the logarithm."""
 
     median: float
     sd: float
-
-    def __post_init__(self) -> None:
-        for name in ("median", "sd"):
-            if getattr(self, name) <= 0:
-                raise BadInput(name, getattr(self, name), "give a value above 0.")
+    above_0 = ("median", "sd")
 
     def quantile(self, u: ArrayLike) -> FloatArray:
         from scipy.special import ndtri  # slow to import, and owners never need it
@@ -104,7 +101,7 @@ class LogNormal:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(Distribution):
     """One of some values, with given weights (equal by default): a population of types."""
 
     values: tuple[float, ...]
@@ -169,11 +166,6 @@ def _finite(number: object) -> bool:
     if isinstance(number, bool) or not isinstance(number, int | float):
         return False
     return bool(np.isfinite(number))
-
-
-def _ordered(low: float, high: float) -> None:
-    if low > high:
-        raise BadInput("low", low, f"the lower end must not be above the upper end {high!r}.")
 
 
 FIELDS = ("privacy_cost", "data_size", "beta", "markup", "floor")

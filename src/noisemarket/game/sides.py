@@ -1,7 +1,7 @@
 """The two sides of the market and what each knows: private information stays private here.
 
 Each side turns its own knowledge into tables of shape ``(owners, J + 1, K + 1)``; only those meet,
-in ``protocol.py``.
+in ``environment.py``.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import Literal
 import numpy as np
 
 from noisemarket.errors import BadInput
-from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray, Levels
-from noisemarket.game.surface import LossSurface
+from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray, Levels, LossSurface
 
 Payoff = Literal["printed", "privacy_loss", "epsilon_loss"]
 
@@ -50,7 +49,6 @@ class Behaviour:
         return np.asarray(self.temperature * (np.log(draw) - np.log1p(-draw)))
 
     def answers(self, keys: KeyArray, questions: IntArray) -> BoolArray:
-        """Whether each owner answers each question: a row per owner."""
         return np.asarray(self._uniform(keys, questions, _SILENCE) < self.answer_rate)
 
     def _uniform(self, keys: KeyArray, questions: IntArray, salt: np.uint64) -> FloatArray:
@@ -226,7 +224,6 @@ class OwnerSide:
         return np.asarray(self.income()[payments] - (loss - loss[:, :1]))
 
     def income(self) -> FloatArray:
-        """What each payment is worth to an owner."""
         return self.payment_value * self.levels.payments
 
     def _least(self, some: slice = slice(None)) -> FloatArray:
@@ -298,7 +295,6 @@ class CuratorSide:
         return np.asarray(value - self.price()[payment])
 
     def qualities_of(self, saving: IntArray) -> FloatArray:
-        """Model quality at one saving of each owner."""
         sigma = self.levels.sigma_max - self.levels.savings
         return self.surface.quality(sigma[saving], self.beta)
 
@@ -329,5 +325,4 @@ class CuratorSide:
         return np.asarray(value - value[:, :1])
 
     def price(self) -> FloatArray:
-        """What each payment costs the curator."""
         return (1.0 - self.quality_weight) * self.payment_cost * self.levels.payments

@@ -27,10 +27,8 @@ from noisemarket.federated.aggregation import (
     effective_share,
     owner_weights,
 )
-from noisemarket.game.environment import Environment
-from noisemarket.game.levels import BoolArray, FloatArray, IntArray, Levels
-from noisemarket.game.protocol import Contracts
-from noisemarket.game.surface import LossSurface
+from noisemarket.game.environment import Contracts, Environment
+from noisemarket.game.levels import BoolArray, FloatArray, IntArray, Levels, LossSurface
 
 MOST_COUNTS = 20_000_000
 """Numbers that the counts of all owners at all levels may take: beyond it no cap is reckoned with,

@@ -1,1 +1,1 @@
-"""Contracts, signatures, the ledger that records them, and payment exactly once."""
+"""Contracts, signatures, and the ledger that records them and each payment exactly once."""

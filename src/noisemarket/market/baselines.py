@@ -22,17 +22,15 @@ from noisemarket.federated.aggregation import effective_noise
 from noisemarket.federated.data_files import PUBLIC
 from noisemarket.federated.rounds import Checkpoint, RoundResult
 from noisemarket.files import private_folder
-from noisemarket.game.environment import Environment
+from noisemarket.game.environment import Contracts, Environment
 from noisemarket.game.levels import FloatArray
-from noisemarket.game.protocol import Contracts
 from noisemarket.game.value import worth
 from noisemarket.ledger.money import MICRO
-from noisemarket.market.local_engine import SerialEngine, laid_out
 from noisemarket.market.negotiation import run_options
 from noisemarket.market.orders import Order, budget_of, plan_of, within_budget
 from noisemarket.market.outcome import MarketOutcome
 from noisemarket.market.run_folder import RunFolder
-from noisemarket.market.training import carry_out
+from noisemarket.market.training import SerialEngine, carry_out, laid_out
 from noisemarket.market.worker_processes import in_processes
 from noisemarket.pricing import find_mechanism
 from noisemarket.privacy.accountant import JournalledAccountant
@@ -47,8 +45,7 @@ BASELINES = "baselines/rounds.jsonl"
 
 
 def harmless(scenario: Scenario) -> bool:
-    """Whether training without noise tells nothing: the data is public, or the noise is simulated
-    and hides nothing anyway."""
+    """Whether training without noise tells nothing: data is public, or all noise is simulated."""
     return scenario.training.data in PUBLIC or scenario.privacy.noise == "simulated"
 
 
@@ -124,10 +121,7 @@ def train_baselines(
     workers: int | None,
     stop: Callable[[], bool],
 ) -> dict[str, list[Sequence[RoundResult]]]:
-    """The rounds of each baseline, of all its draws.
-
-    A linear model trains in one process and all of them at once; a network one after another.
-    """
+    """The rounds of each baseline, of all its draws; linear models train all at once."""
 
     def note(line: dict[str, object]) -> None:
         folder.append(BASELINES, json.dumps(line) + "\n", private=True)
@@ -274,10 +268,7 @@ def epsilons(made: Order) -> FloatArray:
 
 
 def _without_repeats(valued: Mapping[str, Alternative]) -> list[Alternative]:
-    """Mark the alternatives that have the noise of another: one training serves them all.
-
-    The market's own comes first, then no trade and no noise.
-    """
+    """Mark alternatives with the noise of another: one training serves them all."""
     trained: list[Alternative] = []
     same_as: dict[str, str] = {}
     for name in dict.fromkeys((MARKET, UNIFORM, NO_DP, *valued)):

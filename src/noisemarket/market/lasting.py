@@ -59,11 +59,8 @@ def records_of(market: PreparedMarket, index: int) -> str:
 def with_lasting_owners(
     market: PreparedMarket, folder: MarketFolder, root: Path, *, renew: bool = False
 ) -> tuple[PreparedMarket, list[SimulatedOwner]]:
-    """The owners in ``root``, and the market with what they have written down.
-
-    An owner that is not there yet gets a folder with the scenario's numbers; with ``renew`` all
-    take these. A job that is resumed has the floors that it began with.
-    """
+    """The owners in ``root``, new ones with the scenario's numbers (with ``renew`` all), and the
+    market with what they have written down. A resumed job has the floors that it began with."""
     scenario, environment, order = market.scenario, market.environment, market.order
     for path in (root, folder.path, folder.owners):
         private_folder(path)
@@ -101,7 +98,7 @@ def with_lasting_owners(
 
 
 def _told(environment: Environment, own: Mapping[str, Any]) -> Environment:
-    """The game with what the owners say of themselves; what the scenario changes later stays."""
+    """The game with what owners say of themselves; what the scenario changes later stays."""
     first = environment.phases[0]
     phases = [
         replace(

@@ -1,4 +1,4 @@
-"""The curator as a party to contracts: draw up, sign, record, and give receipts.
+"""The curator as a party to contracts: draw up, sign, record, give receipts, and settle once.
 
 For an app of one's own, whose owners train under
 ``flower.client_mod``, there are ``draft_clipped`` and ``record_contracts``: the curator sends the
@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,20 @@ from noisemarket.federated.rounds import RoundResult, State
 from noisemarket.files import JsonLines, read_json_lines
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import PRO_RATA, Contract, moment
-from noisemarket.ledger.entries import BEGUN, ROUND_KINDS, SETTLED, Head
+from noisemarket.ledger.entries import (
+    BEGUN,
+    ROUND_KINDS,
+    SETTLED,
+    Head,
+    NewEntry,
+    broken,
+    paid,
+    settled,
+    verified,
+)
 from noisemarket.ledger.keys import CURATOR, KeyPair, SignedContract
+from noisemarket.ledger.queries import documents, signatures
 from noisemarket.ledger.receipts import Receipt
-from noisemarket.ledger.settlement import Verdict
 from noisemarket.ledger.store import Ledger
 from noisemarket.market.inspection import SAME_NOISE, UploadInspector
 from noisemarket.market.orders import weight_cap_of
@@ -152,10 +163,8 @@ def draft_clipped(
 def record_contracts(
     ledger: Ledger, curator: KeyPair, budget: int, accepted: Sequence[tuple[Contract, str]]
 ) -> None:
-    """Countersign a job's contracts, each with its owner's signature, and put them on the ledger.
-
-    ``budget`` is the most that the job may cost, in micro-units. Nothing is recorded twice.
-    """
+    """Countersign a job's contracts, each with its owner's signature, and record them once.
+    ``budget`` is the most that the job may cost, in micro-units."""
     if not accepted:
         raise BadInput("accepted", 0, "give at least one contract.")
     keys = {contract.owner: contract.owner_key for contract, _ in accepted}
@@ -204,10 +213,7 @@ class ReceiptBook:
                 self._ledger.check_holds(receipt.noted, noted_by)
 
     def keep(self, issued: Mapping[int, Receipt], returned: Mapping[int, Receipt]) -> None:
-        """Keep what the owners have signed; a receipt of another head must be of this ledger.
-
-        It is on disk when this returns.
-        """
+        """Keep on disk what owners have signed; another head must be of this ledger."""
         self._hold(one for index, one in returned.items() if one.head != issued[index].head)
         with JsonLines(self._path, "receipts", "another market") as file:
             file.append(*(one.to_dict() for one in returned.values()))
@@ -276,10 +282,7 @@ Refusals = Iterable[tuple[int, str]]
 def round_entries(
     contracts: Mapping[int, Contract], accountant: Accountant, results: Sequence[RoundResult]
 ) -> Iterator[list[entries.NewEntry]]:
-    """Round by round a line for every contract: delivered, missed or refused, and at what cost.
-
-    A round that had to be made again with other noise has cost more than once.
-    """
+    """Per round a line for every contract: delivered, missed or refused, and its total cost."""
     charged: dict[tuple[OwnerId, int], list[float]] = {}
     for charge in accountant.charges:
         charged.setdefault((charge.owner, charge.round), []).append(charge.rho)
@@ -318,3 +321,73 @@ def verdicts(
             kept, evidence = False, {"reason": f"malformed uploads in {spoilt[owner]} rounds"}
         found.append(Verdict(contract.id, kept, came[owner], evidence))
     return found
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The curator's finding about one signed contract, with its evidence."""
+
+    contract: str
+    kept: bool
+    delivered: int
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """The payments of a settled job."""
+
+    job: str
+    total: int
+    payments: Mapping[str, int]
+    broken: tuple[str, ...]
+
+
+def settle(
+    ledger: Ledger, job: str, verdicts: Iterable[Verdict], *, batch: int | None = None
+) -> Settlement:
+    """Verify, then pay or break, every signed contract of the job; then close the job.
+
+    Idempotent, also in several processes at once; other verdicts raise ``LedgerConflict``.
+    ``batch`` is the number of contracts in a transaction, by default all.
+    """
+    if batch is not None and batch < 1:
+        raise BadInput("batch", batch, "give at least 1.")
+    given = list(verdicts)
+    contracts = _matched(ledger, job, given)
+    entries: list[NewEntry] = []
+    payments: dict[str, int] = {}
+    losers: list[str] = []
+    steps: list[list[NewEntry]] = [entries]
+    for number, verdict in enumerate(given):
+        contract = contracts[verdict.contract]
+        if batch is not None and number and number % batch == 0:
+            entries = []
+            steps.append(entries)
+        entries.append(verified(contract, verdict.kept, verdict.delivered, verdict.evidence))
+        if verdict.kept:
+            payments[contract.id] = contract.owed(verdict.delivered)
+            entries.append(paid(contract, verdict.delivered))
+        else:
+            losers.append(contract.id)
+            entries.append(broken(contract, verdict.evidence))
+    total = sum(payments.values())
+    entries.append(settled(job, total, len(payments), len(losers)))
+    for step in steps:
+        ledger.append(step)
+    return Settlement(job, total, payments, tuple(losers))
+
+
+def _matched(ledger: Ledger, job: str, verdicts: list[Verdict]) -> dict[str, Contract]:
+    """The job's signed contracts, if the verdicts are about exactly these."""
+    wanted = set(signatures(ledger, job))
+    seen: set[str] = set()
+    for verdict in verdicts:
+        if verdict.contract not in wanted:
+            raise BadInput("verdict", verdict.contract, f"job {job} has no such signed contract.")
+        if verdict.contract in seen:
+            raise BadInput("verdict", verdict.contract, "give one verdict per contract.")
+        seen.add(verdict.contract)
+    if missing := wanted - seen:
+        raise BadInput("verdict", min(missing), "give a verdict for every signed contract.")
+    return {contract.id: contract for contract in documents(ledger, job) if contract.id in seen}

@@ -13,7 +13,7 @@ from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.federated.rounds import RoundResult, read_result
 from noisemarket.files import write_json
 from noisemarket.formats import finite, infinite
-from noisemarket.game.protocol import Contracts
+from noisemarket.game.environment import Contracts
 from noisemarket.market.events import Event
 from noisemarket.market.negotiation import Negotiation
 from noisemarket.market.orders import Order

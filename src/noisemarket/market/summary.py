@@ -9,8 +9,7 @@ import numpy as np
 
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.formats import csv_text, finite, least_median_most
-from noisemarket.game.environment import Environment
-from noisemarket.game.protocol import Contracts
+from noisemarket.game.environment import Contracts, Environment
 from noisemarket.game.value import JointValue, worth
 from noisemarket.ledger.money import MICRO
 from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM, Alternative

@@ -1,33 +1,286 @@
-"""Training an order: from a scenario to a model and a privacy statement per owner."""
+"""Training on this machine: from a scenario to a model and a privacy statement per owner.
+
+On a CPU nothing beats a lean loop per owner on one core: owners are handed out largest first to
+workers that share the images, the global model and the place for uploads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import pickle
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from numpy.typing import ArrayLike
+import numpy as np
+import psutil
+from numpy.typing import ArrayLike, NDArray
 
-from noisemarket.errors import BadInput, Interrupted
+from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated.aggregation import Weighting
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.data_files import load_data
-from noisemarket.federated.engine import Engine, Job, Weights, single_precision
+from noisemarket.federated.engine import TEST_BATCH, Engine, Job, Score, Weights, single_precision
+from noisemarket.federated.models.model import ModelMaker, Records
 from noisemarket.federated.partition import Partition
-from noisemarket.federated.protections import Protection
+from noisemarket.federated.protections import Protection, Upload
 from noisemarket.federated.rounds import Checkpoint, RoundResult, check_charges
 from noisemarket.federated.rounds import train as rounds_of
-from noisemarket.market.local_engine import LocalEngine
+from noisemarket.machine import available_cores
 from noisemarket.market.orders import AnyModel, Order, given_partition, given_sigma, order
-from noisemarket.market.worker_processes import leave_unless_main
+from noisemarket.market.worker_processes import (
+    UNGUARDED,
+    SharedArrays,
+    WorkerProcesses,
+    check_sendable,
+    leave_unless_main,
+)
+from noisemarket.owner.round import OwnerTrainer
 from noisemarket.privacy.accountant import Accountant, JournalledAccountant, PrivacyStatement
+from noisemarket.privacy.noise import NoiseSource
 from noisemarket.scenario import Scenario
 
 if TYPE_CHECKING:
     from torch import nn
+
+MOST_KEPT = 2**28
+"""Bytes of records that a worker keeps from round to round; others it makes anew."""
+
+LOTS = 16
+"""Messages of owners that a worker gets in a round: so many that none waits long for another."""
+
+_STOPPED = "Stopped in the middle of a round."
+
+Task = tuple[str, int, tuple[int, ...]]
+"""``train``, a round and some owners; or ``score``, the first of the test records, and no owner."""
+Views = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class OwnerWork:
+    """What a worker needs of a job besides the arrays; ``places`` are where owners' records lie."""
+
+    model: ModelMaker
+    protection: Protection
+    seed: int
+    noise: NoiseSource
+    sigma: NDArray[np.float64]
+    places: tuple[slice, ...]
+
+    @classmethod
+    def of(cls, job: Job) -> tuple[OwnerWork, dict[str, NDArray[Any]]]:
+        """The work of a job, and its arrays: an owner's records lie together."""
+        if not len(job.data.train_labels):
+            remedy = "has no owner's records: put a file per owner there, or run over Flower."
+            raise BadInput("data", job.data.source, remedy)
+        held = {id(own): own for own in job.partition.indices}
+        ends = np.cumsum([len(own) for own in held.values()]).tolist()
+        ranges = zip(held.items(), ends, strict=True)
+        places = {name: slice(end - len(own), end) for (name, own), end in ranges}
+        owned, first = np.concatenate([*held.values()]), job.first_weights()
+        together = np.array_equal(owned, np.arange(len(job.data.train_labels)))
+        arrays = {
+            "train_inputs": job.data.train_inputs(None if together else owned),
+            "train_labels": job.data.train_labels if together else job.data.train_labels[owned],
+            "test_inputs": job.data.test_inputs,
+            "test_labels": job.data.test_labels,
+            "weights": first,
+            "uploads": np.zeros((len(job), first.size), np.float32),
+        }
+        of_owners = tuple(places[id(own)] for own in job.partition.indices)
+        noise = job.noise_source()
+        return cls(job.model, job.protection, job.seed, noise, job.sigma, of_owners), arrays
+
+    def __call__(self, views: Views) -> Callable[..., Any]:
+        model = self.model(self.seed)
+        trainer = OwnerTrainer(model, self.protection, self.seed)
+        cache: dict[int, Records] = {}
+        room = MOST_KEPT
+
+        def prepared(owner: int) -> Records:
+            place = self.places[owner]
+            if (known := cache.get(place.start)) is not None:
+                return known
+            return model.records(views["train_inputs"][place], views["train_labels"][place])
+
+        def keep(owner: int, records: Records) -> None:
+            """After the training: by now records hold all that they ever will."""
+            nonlocal room
+            place = self.places[owner]
+            if place.start in cache:
+                return
+            size = records.added_bytes
+            size = views["train_inputs"][place].nbytes if size is None else size
+            if size <= room:
+                cache[place.start] = records
+                room -= size
+
+        def work(task: Task, *_tell: object) -> Any:
+            kind, number, owners = task
+            weights = views["weights"]
+            if kind == "score":
+                part = slice(number, number + TEST_BATCH)
+                inputs, labels = views["test_inputs"][part], views["test_labels"][part]
+                with model.one_thread():
+                    return model.score(single_precision(weights), inputs, labels.copy())
+            waiting = deque[tuple[int, Records]]()
+
+            def coming() -> Iterator[tuple[int, Records, float]]:
+                for owner in owners:
+                    waiting.append((owner, prepared(owner)))
+                    yield *waiting[-1], float(self.sigma[owner])
+
+            for upload in trainer.uploads(number, weights, self.noise, coming()):
+                owner, records = waiting.popleft()
+                views["uploads"][owner] = upload
+                keep(owner, records)
+            return None
+
+        return work
+
+
+def laid_out(job: Job) -> Job:
+    """A job of a linear model, for many trainings: each owner's features already lie together."""
+    ends = np.cumsum(job.partition.sizes)
+    indices = tuple(np.split(np.arange(ends[-1]), ends[:-1]))
+    data = job.data.laid_out(np.concatenate(job.partition.indices))
+    return replace(job, data=data, partition=replace(job.partition, indices=indices))
+
+
+class SerialEngine(Engine):
+    """Trains in this process, on one core: faster for many trainings, one per process."""
+
+    _views: Views
+    _lots = 1
+    """Into how many messages the owners of a round are divided."""
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._first = job, job.first_weights()
+        work, self._views = OwnerWork.of(job)
+        self._work = work(self._views)
+
+    def first_weights(self) -> Weights:
+        return self._first.copy()
+
+    def train(
+        self, round_number: int, weights: Weights, owners: Sequence[int]
+    ) -> dict[int, Upload | None]:
+        sizes = self._job.partition.sizes
+        order = sorted(owners, key=lambda owner: (-int(sizes[owner]), owner))
+        most = max(1, -(-len(order) // self._lots))
+        lots = [tuple(order[at : at + most]) for at in range(0, len(order), most)]
+        self._answers(weights, [("train", round_number, lot) for lot in lots])
+        return dict(zip(owners, self._views["uploads"][list(owners)], strict=True))
+
+    def score(self, weights: Weights) -> Score:
+        images = len(self._job.data.test_labels)
+        parts: list[Task] = [("score", first, ()) for first in range(0, images, TEST_BATCH)]
+        answers = self._answers(weights, parts)
+        right = sum(answers[part][0] for part in parts)
+        loss = sum(answers[part][1] for part in parts)
+        return Score(100.0 * right / images, loss / images)
+
+    def _answers(self, weights: Weights, tasks: list[Task]) -> dict[Task, Any]:
+        self._views["weights"][...] = weights
+        return {task: self._work(task) for task in tasks}
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+class LocalEngine(SerialEngine):
+    """Trains with worker processes, by default one per core. When ``stop`` returns True it drops
+    work under way, closes and raises ``Interrupted``."""
+
+    def __init__(
+        self, job: Job, workers: int | None = None, stop: Callable[[], bool] | None = None
+    ) -> None:
+        leave_unless_main()
+        check_sendable("model", job.model)
+        check_sendable("protection", job.protection)
+        self._job, self._first = job, job.first_weights()
+        self._stop, self._started = stop, False
+        work, arrays = OwnerWork.of(job)
+        _check_room(sum(array.nbytes for array in arrays.values()))
+        packed = pickle.dumps(work)
+        self._shared, self._processes = SharedArrays(arrays), WorkerProcesses()
+        self._views = self._shared.views
+        try:
+            count = max(1, min(workers or available_cores(), len(job)))
+            self._lots = LOTS * count
+            self._processes.start(count, self._shared)
+            try:
+                self._processes.send(packed)
+            except OSError:
+                raise self._death() from None
+        except BaseException:
+            self.close()
+            raise
+
+    def _answers(self, weights: Weights, tasks: list[Task]) -> dict[Task, Any]:
+        """Have tasks done with this global model, and collect the answers.
+
+        After a failure answers may still be on their way, which the next round would take for its
+        own: so the engine closes, and says so from then on.
+        """
+        if not self._processes.running:
+            raise NoisemarketError("The engine is closed: start another.")
+        self._views["weights"][...] = weights
+        answers = {}
+        try:
+            for task, problem, answer in self._processes.answers(tasks, self._stop):
+                self._started = True
+                if problem is not None:
+                    raise NoisemarketError(f"A worker failed at {task[0]}: {problem}.")
+                answers[task] = answer
+            return answers
+        except Interrupted:
+            self.close(patience=0.0)
+            raise Interrupted(_STOPPED) from None
+        except (EOFError, OSError):
+            death = self._death()
+            self.close(patience=0.0)
+            raise death from None
+        except BaseException:
+            self.close(patience=0.0)
+            raise
+
+    def _death(self) -> NoisemarketError:
+        """What to say about workers of which at least one is gone."""
+        if self._stop is not None and self._stop():
+            return Interrupted(_STOPPED)
+        for worker in self._processes.running:
+            worker.join(timeout=1)
+        codes = {worker.exitcode for worker in self._processes.running}
+        if UNGUARDED in codes:
+            return NoisemarketError(
+                "Training starts processes that import your script, which must not train again in "
+                "them: put the call under if __name__ == '__main__'."
+            )
+        if 1 in codes and not self._started:
+            return NoisemarketError(
+                "A worker process could not start; it said why on standard error. Training must be "
+                "called from a file that can be imported, under if __name__ == '__main__'."
+            )
+        return NoisemarketError("A worker process died; the round is lost.")
+
+    def close(self, patience: float = 5.0) -> None:
+        self._processes.close(patience)
+        self._views = {}
+        self._shared.close()
+
+
+def _check_room(needed: int) -> None:
+    """Refuse what would not fit, as far as the system says: processes would be killed for it."""
+    free = psutil.virtual_memory().available
+    if needed > free:
+        raise NoisemarketError(
+            f"Training needs {needed / 1e6:.0f} MB of memory for what the workers share, and "
+            f"{free / 1e6:.0f} MB are free: take fewer owners or a smaller model."
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,10 +431,8 @@ def carry_out(
     watch: Callable[[RoundResult], object] = lambda result: None,
     stop: Callable[[], bool] | None = None,
 ) -> Training:
-    """Train what was ordered on this machine, from its checkpoint on, to the end.
-
-    ``engine`` makes what trains it; by default as many processes as ``workers``.
-    """
+    """Train what was ordered on this machine, from its checkpoint on. ``engine`` makes what trains
+    it."""
     engine = engine or (lambda job: LocalEngine(job, workers, stop))
     first = job_order.start()
     state = (checkpoint.load(first) if checkpoint else None) or first

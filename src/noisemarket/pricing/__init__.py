@@ -9,9 +9,8 @@ from noisemarket.pricing.bisection import Bisection
 from noisemarket.pricing.clock import Clock
 from noisemarket.pricing.dypp import Learned
 from noisemarket.pricing.mechanism import Mechanism
-from noisemarket.pricing.oracles import EQUILIBRIUM, FIRST_BEST, NoDP, UniformDP
+from noisemarket.pricing.oracles import EQUILIBRIUM, FIRST_BEST, BestPortfolio, NoDP, UniformDP
 from noisemarket.pricing.pain_fl import PainFL
-from noisemarket.pricing.portfolio import BestPortfolio
 from noisemarket.pricing.rule import Rule
 
 MECHANISMS = Parts[Mechanism](

@@ -29,9 +29,8 @@ from functools import cached_property
 
 import numpy as np
 
-from noisemarket.game.environment import Environment
+from noisemarket.game.environment import Contracts, Environment
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray
-from noisemarket.game.protocol import Contracts
 from noisemarket.game.value import JointValue
 from noisemarket.pricing.asker import asker_of
 from noisemarket.pricing.clock import floor_level
@@ -107,7 +106,6 @@ class ProportionalShare:
     budget: float | None
 
     def __call__(self, bids: IntArray) -> Contracts:
-        """The contracts that follow from all bids."""
         asked = bids / self.scores
         order = np.lexsort((self.keys, asked))
         order = order[bids[order] <= self.joint.levels.payment_levels]
@@ -211,42 +209,29 @@ class PostedPrice(FloorSale):
     knows = "how costs and data are spread among these owners"
 
     def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
-        saving = floor_level(environment.levels, options.demand.floor)
-        shop = _Shop(environment, saving, options.demand.budget)
+        levels, budget = environment.levels, options.demand.budget
+        saving, joint = floor_level(levels, options.demand.floor), JointValue.of(environment)
+        order = np.lexsort((environment.population.key, -joint.records))
+        none, more = joint.sale(saving)
+
+        def takers(willing: BoolArray, price: int) -> IntArray:
+            """The owners that sell at a price, of the willing ones and within the budget."""
+            sellers = order[willing[order]] if price else order[:0]
+            return sellers[: affordable(budget, float(levels.payments[price]), len(sellers))]
+
+        def gain(price: int) -> float:
+            sold = takers(limits <= price, price)
+            sums: FloatArray = none + more[sold].sum(axis=0)
+            quality = float(joint.quality(sums)) - float(joint.quality(none))
+            paid = len(sold) * float(levels.payments[price])
+            return joint.quality_price * quality - joint.money_price * paid
+
         # The curator's own forecast, by how costs are spread: owners are not asked.
-        limits = environment.owner_side().reserves(slice(saving, saving + 1))[:, 0]
-        price = shop.best_price(np.maximum(limits, 1))
+        reserves = environment.owner_side().reserves(slice(saving, saving + 1))[:, 0]
+        limits = np.maximum(reserves, 1)
+        price = int(np.argmax([gain(level) for level in range(levels.payment_levels + 1)]))
         everybody = np.arange(len(environment))
         prices = np.full(len(environment), price)
         willing = asker_of(environment, options).stay(saving, everybody, prices)
-        sold = shop.takers(willing, price)
+        sold = takers(willing, price)
         return won_by(sold, np.full(len(sold), price), len(environment), saving)
-
-
-class _Shop:
-    """The sales at a price, and what they are worth."""
-
-    def __init__(self, environment: Environment, saving: int, budget: float | None) -> None:
-        self._joint, self._budget = JointValue.of(environment), budget
-        self._order = np.lexsort((environment.population.key, -self._joint.records))
-        self._none, self._more = self._joint.sale(saving)
-
-    def best_price(self, limit: IntArray) -> int:
-        """The level at which sales are worth most over no trade; 0: none is worth anything."""
-        levels = range(self._joint.levels.payment_levels + 1)
-        return int(np.argmax([self._gain(limit, level) for level in levels]))
-
-    def takers(self, willing: BoolArray, price: int) -> IntArray:
-        """The owners that sell at a price, of the willing ones and within the budget."""
-        if price == 0:
-            return self._order[:0]
-        sellers = self._order[willing[self._order]]
-        amount = float(self._joint.levels.payments[price])
-        return sellers[: affordable(self._budget, amount, len(sellers))]
-
-    def _gain(self, limit: IntArray, price: int) -> float:
-        sold = self.takers(limit <= price, price)
-        sums: FloatArray = self._none + self._more[sold].sum(axis=0)
-        quality = float(self._joint.quality(sums)) - float(self._joint.quality(self._none))
-        paid = len(sold) * float(self._joint.levels.payments[price])
-        return self._joint.quality_price * quality - self._joint.money_price * paid

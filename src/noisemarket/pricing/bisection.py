@@ -32,10 +32,9 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from noisemarket.game.environment import Environment
+from noisemarket.game.environment import Contracts, Environment
 from noisemarket.game.equilibrium import TOLERANCE
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray
-from noisemarket.game.protocol import Contracts
 from noisemarket.game.sides import CuratorSide, OwnerSide
 from noisemarket.pricing.mechanism import Agreement, Mechanism, Progress, RunOptions
 from noisemarket.pricing.messages import (

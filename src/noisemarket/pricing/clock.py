@@ -33,9 +33,8 @@ from collections.abc import Callable
 import numpy as np
 
 from noisemarket.errors import BadInput
-from noisemarket.game.environment import Environment
-from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray, Levels
-from noisemarket.game.protocol import Contracts
+from noisemarket.game.environment import Contracts, Environment
+from noisemarket.game.levels import BoolArray, FloatArray, IntArray, Levels
 from noisemarket.game.value import JointValue
 from noisemarket.pricing.asker import asker_of
 from noisemarket.pricing.mechanism import (
@@ -71,11 +70,11 @@ class Clock(Mechanism):
 
     def check(self, environment: Environment, options: RunOptions) -> None:
         super().check(environment, options)
-        ClockAuction.of(environment, options.demand)
+        ClockAuction(environment, options.demand)
 
     def run(self, environment: Environment, options: RunOptions) -> Agreement:
         count = len(environment)
-        auction = ClockAuction.of(environment, options.demand)
+        auction = ClockAuction(environment, options.demand)
         asker, nobody = asker_of(environment, options), Contracts.same(0, 0, 0)
         while not auction.over:
             if options.stop():
@@ -89,14 +88,14 @@ class Clock(Mechanism):
 
 
 class ClockAuction:
-    """The curator's side: it holds nothing private of any owner.
+    """The curator's side, in an environment's last phase: it holds nothing private of any owner.
 
     Ask the owners in ``asked`` whether they stay at ``prices`` for ``saving`` (level numbers),
-    ``hear`` their answers, and go on until it is ``over``. ``keys`` order the owners, however they
-    are listed.
+    ``hear`` their answers, and go on until it is ``over``.
     """
 
-    def __init__(self, joint: JointValue, keys: KeyArray, demand: Demand) -> None:
+    def __init__(self, environment: Environment, demand: Demand) -> None:
+        joint, keys = JointValue.of(environment), environment.population.key
         self._joint, self._demand = joint, demand
         self.saving = floor_level(joint.levels, demand.floor)
         self._step = 0
@@ -113,11 +112,6 @@ class ClockAuction:
         self.answers, self.over = 0, False
         self._check_target()
 
-    @classmethod
-    def of(cls, environment: Environment, demand: Demand) -> ClockAuction:
-        """The auction of an environment's last phase."""
-        return cls(JointValue.of(environment), environment.population.key, demand)
-
     @property
     def price(self) -> int:
         """The highest payment level that anybody is asked about now."""
@@ -130,7 +124,6 @@ class ClockAuction:
 
     @property
     def active(self) -> BoolArray:
-        """The owners that have not left."""
         return self._sellers.active
 
     def hear(self, stay: BoolArray) -> None:
@@ -278,12 +271,10 @@ class Sellers:
 
     @property
     def count(self) -> int:
-        """How many are left."""
         return int(self._left.sum())
 
     @property
     def sizes(self) -> int:
-        """How many sizes of owners there are."""
         return len(self._all)
 
     def added(self) -> FloatArray:
@@ -297,12 +288,10 @@ class Sellers:
         return added / most if most > 0.0 else np.ones(len(added))
 
     def leave(self, owners: IntArray) -> None:
-        """These leave, by their index."""
         self.active[owners] = False
         self._left = self._left - np.bincount(self.size_of[owners], minlength=len(self._all))
 
     def quality(self) -> float:
-        """The fitted quality if all owners left sell."""
         return self._quality(self._left)
 
     def worth(self) -> float:
@@ -395,7 +384,6 @@ class FallingPrices:
 
     @property
     def lowest(self) -> int:
-        """The lowest payment level that is ever asked about."""
         return int(self._levels[0])
 
     def at(self, step: int) -> IntArray:

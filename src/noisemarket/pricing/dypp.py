@@ -14,7 +14,7 @@ proposals are far apart (``learning.has_moved``).
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from noisemarket.errors import Interrupted
-from noisemarket.game.environment import Environment
+from noisemarket.game.environment import Contracts, Environment, Games
 from noisemarket.game.exploitability import Exploitability, exploitability
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray
-from noisemarket.game.protocol import Contracts, Games
 from noisemarket.pricing.asker import ArrayAsker
 from noisemarket.pricing.mechanism import (
     Agreement,
@@ -91,9 +90,9 @@ class Learned(Mechanism):
         cells = savings * payments
         keep = owners * cells <= POLICIES_KEPT_UP_TO
         gaps = np.full((2, owners), np.nan)
-        kept: dict[int, Batch] = {}
+        kept: list[Batch] = []
         slices = batches(owners, config.iterations, cells, compiled=compiled)
-        totals = PlayTotals(environment, options, slices)
+        totals = PlayTotals(environment, options)
         cancelled = np.zeros(1, np.bool_)
         work = work_through(
             slices,
@@ -103,20 +102,19 @@ class Learned(Mechanism):
             lambda: cancelled.fill(True),
         )
         with closing(work):
-            for number, (batch, agreed, gap) in work:
-                gaps[:, slices[number]] = gap.owner, gap.curator
+            for some, (batch, agreed, gap) in work:
+                gaps[:, some] = gap.owner, gap.curator
                 if keep:
-                    kept[number] = batch
-                totals.enter(number, agreed, batch.counts, batch.payoffs)
-        ordered = [kept[number] for number in sorted(kept)]
+                    kept.append(batch)
+                totals.enter(some, agreed, batch)
         return Agreement(
             contracts=totals.contracts,
             done=totals.done,
             trace=totals.trace(),
             owner_exploitability=gaps[0],
             curator_exploitability=gaps[1],
-            owner_policies=_stack([b.owner_policies for b in ordered]),
-            curator_policies=_stack([b.curator_policies for b in ordered]),
+            owner_policies=_stack([batch.owner_policies for batch in kept]),
+            curator_policies=_stack([batch.curator_policies for batch in kept]),
             messages=float(-(-config.iterations // config.interactions_per_message)),
         )
 
@@ -332,34 +330,29 @@ def work_through(
     threads: int,
     stop: Callable[[], bool] = lambda: False,
     cancel: Callable[[], None] = lambda: None,
-) -> Generator[tuple[int, Result], None, None]:
-    """Do ``work`` on every part; yields each result with its part's number when it is done.
+) -> Generator[tuple[slice, Result], None, None]:
+    """Do ``work`` on every part; yields each part with its result, in the order of the parts.
 
     When ``stop`` returns True no new part is begun, and those that run are still finished and
     yielded. When an error ends this, or the consumer does (``close``), ``cancel`` is called: it has
     the running parts end soon, because nobody wants them.
     """
-    waiting = iter(enumerate(parts))
+    waiting = iter(parts)
+    running: list[tuple[slice, Future[Result]]] = []
     with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="noisemarket") as pool:
-        running: dict[Future[Result], int] = {}
-
-        def refill() -> None:
-            while len(running) < 2 * threads and not stop():
-                following = next(waiting, None)
-                if following is None:
-                    return
-                running[pool.submit(work, following[1])] = following[0]
-
         try:
-            refill()
-            while running:
-                done, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
-                for future in done:
-                    yield running.pop(future), future.result()
+            while True:
+                while len(running) < 2 * threads and not stop():
+                    if (some := next(waiting, None)) is None:
+                        break
+                    running.append((some, pool.submit(work, some)))
+                if not running:
+                    return
+                if wait([running[0][1]], timeout=0.2).done:
+                    some, future = running.pop(0)
+                    yield some, future.result()
                 if stop():
-                    for future in [one for one in running if one.cancel()]:
-                        del running[future]
-                refill()
+                    running = [one for one in running if not one[1].cancel()]
         except BaseException:
             cancel()
             pool.shutdown(wait=False, cancel_futures=True)
@@ -367,42 +360,28 @@ def work_through(
 
 
 class PlayTotals:
-    """The contracts of the batches that are finished, and sums of their counts and payoffs.
+    """The contracts of the batches that are finished, and sums of their counts and payoffs."""
 
-    Threads finish batches in any order. One that is early waits for those before it, so that
-    floating-point sums do not depend on timing.
-    """
-
-    def __init__(self, environment: Environment, options: RunOptions, parts: list[slice]) -> None:
+    def __init__(self, environment: Environment, options: RunOptions) -> None:
         owners, blocks = len(environment), options.play.blocks
-        self._levels, self._options, self._parts = environment.levels, options, parts
+        self._levels, self._options = environment.levels, options
         self.contracts, self.done = Contracts.same(owners, 0, 0), np.zeros(owners, dtype=bool)
         self._counts, self._payoffs = np.zeros((blocks, 5), np.int64), np.zeros((blocks, 2))
-        self._early: dict[int, tuple[IntArray, FloatArray]] = {}
-        self._next = 0
 
-    def enter(self, number: int, agreed: Contracts, counts: IntArray, payoffs: FloatArray) -> None:
-        """Take in the batch of that number (``Batch`` says what is counted), and tell of it."""
-        some = self._parts[number]
+    def enter(self, some: slice, agreed: Contracts, batch: Batch) -> None:
         self.contracts.saving[some], self.contracts.payment[some] = agreed.saving, agreed.payment
         self.contracts.signed[some], self.done[some] = agreed.signed, True
-        self._early[number] = (counts, payoffs)
-        while self._next in self._early:
-            more, paid = self._early.pop(self._next)
-            self._counts += more
-            self._payoffs += paid
-            self._next += 1
+        self._counts += batch.counts
+        self._payoffs += batch.payoffs
         done = int(self.done.sum())
         self._options.watch(Progress(some, agreed, done, len(self.done), self.trace))
 
     def trace(self) -> Trace | None:
-        """The means over the owners that are finished by now, those of early batches included."""
+        """The means over the owners that are finished by now."""
         owners = int(self.done.sum())
         if owners == 0:
             return None
-        early = [self._early[number] for number in sorted(self._early)]
-        counts = sum((one for one, _ in early), start=self._counts)
-        payoffs = sum((one for _, one in early), start=self._payoffs)
+        counts, payoffs = self._counts, self._payoffs
         play = self._options.play
         ends = np.minimum(np.arange(1, play.blocks + 1) * play.trace_every, play.iterations)
         plays = np.diff(ends, prepend=0) * owners

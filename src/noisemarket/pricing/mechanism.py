@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from noisemarket.errors import BadInput
-from noisemarket.game.environment import Environment
+from noisemarket.game.environment import Contracts, Environment
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray
-from noisemarket.game.protocol import Contracts
 from noisemarket.pricing.rule import Settings
 
 if TYPE_CHECKING:
@@ -86,7 +85,6 @@ class Agreement:
 
     @property
     def complete(self) -> bool:
-        """Whether every owner was finished."""
         return bool(self.done.all())
 
 

@@ -27,9 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.game.environment import Environment
+from noisemarket.game.environment import Contracts, Environment, Protocol
 from noisemarket.game.levels import MOST_CELLS, BoolArray, FloatArray, IntArray, Levels
-from noisemarket.game.protocol import Contracts, Protocol
 from noisemarket.game.sides import CuratorSide, OwnerSide
 from noisemarket.pricing.mechanism import Agreement, PlayConfig, Progress, RunOptions
 from noisemarket.pricing.rule import Rule, Settings, Stream, find_rule, seeds
@@ -74,7 +73,6 @@ class GameRules:
 
     @property
     def reopens(self) -> bool:
-        """Whether players start anew after a change of preferences."""
         return self.settings.reopen and find_rule(self.rule).reopens
 
     @property
@@ -88,7 +86,6 @@ class GameRules:
         return [last] if self.rule == BISECTION else list(range(len(self.starts)))
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON."""
         return asdict(self)
 
     @classmethod
@@ -181,7 +178,6 @@ class RecentDeals:
 
     @classmethod
     def none(cls) -> RecentDeals:
-        """Before the first interaction."""
         return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, bool))
 
     def then(
@@ -262,7 +258,6 @@ class OwnerPlayer(_Player, ABC):
         """Take back what ``_memory`` gave."""
 
     def state(self) -> State:
-        """Everything that changes, as arrays."""
         return {
             **self._memory(),
             "played": np.array([self.played]),
@@ -272,7 +267,6 @@ class OwnerPlayer(_Player, ABC):
         }
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
-        """Go on from what ``state`` gave."""
         self._remember(state)
         self.played = int(state["played"][0])
         moves = np.array(state["proposals"], np.int64), np.array(state["quotes"], np.int64)
@@ -360,7 +354,6 @@ class _Learner(_Player):
         return proposal if self._rules.sees_proposal else self._proposal
 
     def _phase(self, t: int | IntArray) -> IntArray:
-        """The phase in which an interaction lies."""
         return np.searchsorted(self._rules.starts, t, side="right") - 1
 
     def _outcome(self, proposal: int, quote: int) -> tuple[int, int, int]:
@@ -440,7 +433,6 @@ class LearningCurator(_Learner, CuratorPlayer):
         self._proposal = proposal
 
     def _has_moved(self, proposal: int) -> bool:
-        """Whether the owner's proposals have moved, with this one."""
         from noisemarket.pricing.learning import has_moved
 
         if self._averages is None:

@@ -12,9 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from noisemarket.errors import BadInput
-from noisemarket.game.environment import Environment
+from noisemarket.game.environment import Contracts, Environment
 from noisemarket.game.levels import FloatArray, IntArray
-from noisemarket.game.protocol import Contracts
 from noisemarket.game.sides import SLACK
 from noisemarket.pricing.asker import asker_of
 from noisemarket.pricing.mechanism import Direct, RunOptions

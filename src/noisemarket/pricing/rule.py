@@ -46,11 +46,9 @@ class Stream:
         learning.seed_stream(self.state, 0, np.uint64(seed), np.uint64(key))
 
     def for_owner(self) -> float:
-        """The owner's next number in [0, 1)."""
         return float(self._learning.upper_uniform(self.state, 0))
 
     def for_curator(self) -> float:
-        """The curator's next number in [0, 1)."""
         return float(self._learning.lower_uniform(self.state, 0))
 
 
@@ -181,7 +179,6 @@ class CompiledRule(Rule):
 
     @classmethod
     def numbers(cls, settings: Settings) -> Numbers:
-        """What the compiled functions must know of the rule."""
         from noisemarket.pricing.learning import Numbers
 
         given = {name: float(getattr(settings, name)) for name in Numbers._fields[1:]}

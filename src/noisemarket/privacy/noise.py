@@ -16,9 +16,10 @@ import hashlib
 import hmac
 import math
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,24 +41,25 @@ _MAGNITUDE = ~_SIGN
 _FEW = 2.0**53
 
 
-class NoiseSource(Protocol):
+class NoiseSource(ABC):
     """Where standard Gaussians come from; ``private`` if nobody can compute the noise again."""
 
-    @property
-    def private(self) -> bool: ...
+    private: bool
+    name: str
 
-    @property
-    def name(self) -> str: ...
-
+    @abstractmethod
     def bound(self, context: bytes) -> NoiseSource:
         """The source for releases in this context, such as from this global model: never reused."""
 
+    @abstractmethod
     def stream(self, *key: int) -> NoiseSource:
         """The source for one purpose, such as an owner and a round; independent of call order."""
 
+    @abstractmethod
     def release_id(self) -> str:
         """Name for what is released with the next noise of this stream: equal for equal bits."""
 
+    @abstractmethod
     def words(self, count: int) -> Callable[[int], Words]:
         """Draws uniform 64-bit words, for the next ``count`` standard Gaussians."""
 

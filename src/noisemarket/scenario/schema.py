@@ -225,7 +225,6 @@ class LearningSection(Section):
     )
 
     def settings(self) -> Settings:
-        """The part that the learning rules read."""
         names = Settings.__dataclass_fields__
         return Settings(**{name: getattr(self, name) for name in names})
 

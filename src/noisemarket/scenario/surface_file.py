@@ -22,7 +22,7 @@ from noisemarket.errors import BadInput
 from noisemarket.federated.aggregation import VERSION as RULE_VERSION
 from noisemarket.federated.data_files import MNIST, PUBLIC, named_records
 from noisemarket.files import read_text, toml_in
-from noisemarket.game.surface import SURFACES, LossSurface
+from noisemarket.game.levels import SURFACES, LossSurface
 
 if TYPE_CHECKING:
     from noisemarket.scenario.schema import Scenario

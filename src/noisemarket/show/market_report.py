@@ -20,7 +20,7 @@ from noisemarket.market.baselines import (
     UNIFORM,
     Alternative,
 )
-from noisemarket.market.contributions import SURE
+from noisemarket.market.inspection import SURE
 from noisemarket.market.negotiation import Negotiation
 from noisemarket.market.outcome import MarketOutcome, Outcome
 from noisemarket.market.run_folder import RunFolder

@@ -29,8 +29,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from noisemarket.errors import BadInput
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.surface import SURFACES, LossSurface
+from noisemarket.game.levels import SURFACES, FloatArray, LossSurface
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.account import protection_of, tuned
 from noisemarket.scenario.surface_file import fingerprint, surface_text

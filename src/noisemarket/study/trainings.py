@@ -20,9 +20,8 @@ from noisemarket.federated.rounds import RoundResult
 from noisemarket.files import Closing, JsonLines, digest
 from noisemarket.game.levels import FloatArray
 from noisemarket.market.baselines import with_noise
-from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.orders import Order, order
-from noisemarket.market.training import carry_out
+from noisemarket.market.training import SerialEngine, carry_out
 from noisemarket.market.worker_processes import in_processes
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.scenario import Scenario

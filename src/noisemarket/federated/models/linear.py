@@ -36,6 +36,8 @@ SINGLE = 2.0**-24
 """Unit roundoff of single precision: a sum of squares is off by at most one for each of them."""
 SHORTEST = 1e-15
 """Residuals shorter than this count as that long: squares of shorter ones might underflow."""
+SMALL = 200_000
+"""Multiplications in one product of matrices: BLAS copies the factors of larger ones first."""
 TOGETHER = 2**14
 """Weights of the owners that train together: few enough to stay in the processor's cache."""
 
@@ -135,7 +137,7 @@ class LinearModel(Model):
         wrong = np.empty((self.classes, ends[-1]), np.float32)
         with np.errstate(all="ignore"):
             for own, place in zip(lot, places, strict=True):
-                wrong[:, place] = (own.features @ self._rows(weights).T).T
+                self._scores(weights, own.features, wrong[:, place])
             wrong = self._residuals(wrong, labels)
             left = np.sqrt(np.square(wrong).sum(axis=0))  # of numbers from -1 to 1, or a NaN
             length = np.maximum(left, SHORTEST) * lengths  # the norm of an outer product
@@ -200,9 +202,15 @@ class LinearModel(Model):
     def _rows(self, weights: Flat) -> Flat:
         return weights.reshape(-1, self.dimension)
 
-    def _scores(self, weights: Flat, features: Flat) -> Flat:
-        """The scores of records, (classes, records); the product is quickest the other way."""
-        return np.ascontiguousarray((features @ self._rows(weights).T).T)
+    def _scores(self, weights: Flat, features: Flat, out: Flat | None = None) -> Flat:
+        """The scores of records, (classes, records), from small products of so many records."""
+        most = max(1, SMALL // len(self))
+        even, rows = len(features) // most * most, self._rows(weights)
+        scores = np.empty((self.classes, len(features)), np.float32) if out is None else out
+        blocks = features[:even].reshape(-1, most, self.dimension).swapaxes(1, 2)
+        np.matmul(rows, blocks, out=scores[:, :even].reshape(self.classes, -1, most).swapaxes(0, 1))
+        np.matmul(rows, features[even:].T, out=scores[:, even:])
+        return scores
 
     def _residuals(self, scores: Flat, labels: Labels) -> Flat:
         """The gradient of each record's loss in its scores (..., classes, records), in place."""

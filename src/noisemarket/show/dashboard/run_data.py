@@ -105,7 +105,7 @@ def _curves(store: RunStore, run: str) -> dict[str, Any]:
         found["equilibrium"] = {"saving": figures.mean_saving, "payment": figures.mean_payment}
         found["trace"] = _trace(store.file(run, TRACE) or store.file(run, f"curator/{TRACE}"))
     if scenario.mechanism == "clock":
-        found["clock"] = clock_course(ClockAuction.of(environment, options.demand), environment)
+        found["clock"] = clock_course(ClockAuction(environment, options.demand), environment)
     return found
 
 

@@ -19,9 +19,8 @@ from urllib.parse import urlsplit
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.federated.rounds import read_result
 from noisemarket.files import last_line, private_folder, unusable
-from noisemarket.ledger.database import LEDGER_FILE
 from noisemarket.ledger.money import UNITS
-from noisemarket.ledger.store import Ledger, reading
+from noisemarket.ledger.store import LEDGER_FILE, Ledger, reading
 from noisemarket.market.run_folder import JOB, STATUS, still_runs
 from noisemarket.market.summary import deployed
 

@@ -13,15 +13,14 @@ from typing import Any
 import numpy as np
 
 from noisemarket.errors import BadInput
-from noisemarket.game.environment import Environment
-from noisemarket.game.protocol import Contracts
+from noisemarket.game.environment import Contracts, Environment
 from noisemarket.game.value import worth
 from noisemarket.market.negotiation import run_options
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.asker import ArrayAsker
 from noisemarket.pricing.clock import ClockAuction
 from noisemarket.pricing.mechanism import Demand
-from noisemarket.pricing.portfolio import best_portfolio
+from noisemarket.pricing.oracles import best_portfolio
 from noisemarket.scenario import load_scenario
 from noisemarket.show.dashboard.form import checked_settings, form
 
@@ -81,7 +80,7 @@ def _answer(preset: str, words: tuple[str, ...]) -> dict[str, Any]:
             "value": found.predicted_value,
         }
 
-    auction = ClockAuction.of(environment, options.demand)
+    auction = ClockAuction(environment, options.demand)
     clock = clock_course(auction, environment)
     best = best_portfolio(environment, options.demand)
     equilibrium = find_mechanism("equilibrium").run(environment, options).contracts
@@ -134,7 +133,7 @@ def _frontier(environment: Environment, demand: Demand, most: float) -> Iterator
 
     for budget in np.linspace(0.0, most, _POINTS).round(2).tolist():
         limited = replace(demand, target=None, budget=budget)
-        auction = ClockAuction.of(environment, limited)
+        auction = ClockAuction(environment, limited)
         clock_course(auction, environment)  # plays the auction; the course is not needed here
         best = best_portfolio(environment, limited)
         yield {"clock": figures(auction.contracts()), "best": figures(best)}
