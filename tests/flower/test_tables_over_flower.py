@@ -18,8 +18,8 @@ from noisemarket.flower.host_files import set_up_owner
 from noisemarket.flower.owner_app import owner_app
 from noisemarket.market.job import run_market
 from noisemarket.market.orders import prepare
-from noisemarket.market.simulated_owners import preferences
 from noisemarket.owner.folder import OwnerFolder
+from noisemarket.owner.simulated import preferences
 from noisemarket.scenario import Scenario, load_scenario
 
 pytest.importorskip("pyarrow")  # the extra "tables"

@@ -19,7 +19,7 @@ from noisemarket.ledger.store import Ledger
 from noisemarket.market.events import RoundTrained
 from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.offers import ReceiptBook
-from noisemarket.market.simulated_owners import SimulatedOwner
+from noisemarket.owner.simulated import SimulatedOwner
 from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.training

@@ -112,8 +112,8 @@ def as_played(market: PreparedMarket, path: Path) -> PreparedMarket:
     """The market of a job with the floors that its owners had when it began."""
     import numpy as np
 
+    from noisemarket.market.lasting import LIMITS
     from noisemarket.market.run_folder import MarketFolder
-    from noisemarket.market.simulated_owners import LIMITS
 
     file, population = MarketFolder(path).owners / LIMITS, market.environment.population
     if not file.exists():  # over Flower owners keep their floors to themselves

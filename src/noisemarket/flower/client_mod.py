@@ -108,12 +108,8 @@ def parameters(arrays: ArrayRecord) -> int:
 
 
 class FloatVector:
-    """A model as one vector of its floating-point numbers. What is not a float stays as it was.
-
-    Args:
-        arrays: the model.
-        field: what it is, for the error.
-    """
+    """A model as one vector of its floating-point numbers; all else stays. ``field`` is for
+    errors."""
 
     def __init__(self, arrays: Arrays, field: str) -> None:
         self._first = arrays
@@ -124,11 +120,9 @@ class FloatVector:
         self.size = sum(one.size for one in self.floats.values())
 
     def vector(self, arrays: Arrays) -> Weights:
-        """The vector of a model."""
         return np.concatenate([arrays[name].astype(np.float64).reshape(-1) for name in self.floats])
 
     def arrays(self, weights: Weights) -> Arrays:
-        """The model of a vector."""
         out, at = dict(self._first), 0
         for name, first in self.floats.items():
             part = weights[at : at + first.size].reshape(first.shape)

@@ -98,11 +98,8 @@ class Bounds:
 
 
 class Line:
-    """The curator's line to the SuperNodes of a job's owners, over a grid.
-
-    A node is the owner under whose name its key was registered, or a house: then ``houses`` says
-    which owners it serves.
-    """
+    """The curator's line to the SuperNodes of a job's owners. A node is the owner under whose name
+    its key was registered, or a house: then ``houses`` says which owners it serves."""
 
     def __init__(
         self,
@@ -137,10 +134,8 @@ class Line:
         timeout: float | None = None,
         group: str = "",
     ) -> dict[str, Said]:
-        """Send each owner a message and collect what comes back in time, but for error replies.
-
-        A message is dead after ``timeout``: an owner that comes late does not act on it.
-        """
+        """Send each owner a message and collect what comes in time; a late owner does not act on
+        it."""
         homes: dict[int, list[str]] = {}
         for name in contents:
             if name in self.known:
@@ -261,11 +256,8 @@ TRAFFIC = "traffic.json"
 
 
 class FlowerChannel(Channel):
-    """Owners over a line to their SuperNodes, inside a ServerApp.
-
-    ``names`` are the owners of the job, ``folder`` is its run folder, and ``houses`` the file that
-    lists which SuperNodes serve several owners, if any do.
-    """
+    """Owners over a line to their SuperNodes, inside a ServerApp. ``houses`` is the file that lists
+    which SuperNodes serve several owners, if any do."""
 
     def __init__(
         self,
@@ -283,7 +275,6 @@ class FlowerChannel(Channel):
 
     @cached_property
     def line(self) -> Line:
-        """The line to the owners: nothing is read before it is used."""
         listed = read_houses(self._houses, self._names) if self._houses else None
         return Line(self._grid, self._names, self._bounds, listed)
 

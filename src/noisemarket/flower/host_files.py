@@ -36,12 +36,7 @@ CURATOR = "NOISEMARKET_CURATOR"
 
 
 def curator_path(setting: str, name: str) -> Path:
-    """The path that a name in a run's settings stands for.
-
-    Args:
-        setting: which setting it is.
-        name: a name inside the curator's folder; ``.`` is that folder.
-    """
+    """The path that a ``name`` inside the curator's folder stands for, in this setting of a run."""
     given = PurePath(name)
     if given.is_absolute() or ".." in given.parts:
         remedy = f"give a name inside the folder that {CURATOR} names: owners see the settings."

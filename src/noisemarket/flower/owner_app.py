@@ -100,8 +100,7 @@ def _handler(question: type[Question], build: Models) -> Handler:
 
 
 def public_errors(handler: Handler) -> Handler:
-    """Answer failures without saying more than is public: Flower would send the text of an
-    exception to the curator."""
+    """Answer failures without the text of exceptions, which Flower would send to the curator."""
 
     @wraps(handler)
     def careful(message: Message, context: Context) -> Message:

@@ -36,11 +36,11 @@ from noisemarket.ledger.keys import KeyPair
 from noisemarket.machine import available_cores
 from noisemarket.market.events import Event
 from noisemarket.market.job import run_market
+from noisemarket.market.lasting import own_numbers, records_of
 from noisemarket.market.negotiation import Negotiation
 from noisemarket.market.orders import PreparedMarket, check_asks, prepare
 from noisemarket.market.outcome import MarketOutcome, MarketRun, Steps
 from noisemarket.market.run_folder import MarketFolder
-from noisemarket.market.simulated_owners import own_numbers, records_of
 from noisemarket.owner.folder import RECORDS, OwnerFolder, owner_folder
 from noisemarket.pricing.mechanism import Stop, Watch
 
@@ -110,14 +110,8 @@ def run_simulation(
 ) -> MarketRun:
     """Run a market over Flower's simulation; again, to resume it.
 
-    Args:
-        market: what to run.
-        folder: where the job keeps its files, as that of an embedded market.
-        owners: the folder of owners that outlive the run, by default in the job's own; with
-            ``renew`` they take the scenario's numbers.
-        workers: worker processes, by default one for each core.
-        watch: is told how negotiation goes.
-        stop: when it returns True the job stops, and can be resumed.
+    ``owners`` is the folder of owners that outlive the run, by default in the job's own; with
+    ``renew`` they take the scenario's numbers. The rest is as in ``run_market``.
     """
     check_asks(market.scenario, market.environment)
     if find_spec("ray") is None:

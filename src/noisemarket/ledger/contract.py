@@ -293,8 +293,8 @@ class Contract(Document):
         return hashlib.sha256(self._bytes).hexdigest()
 
     def owed(self, delivered: int) -> int:
-        """What the owner is paid, in micro-units, if it kept the contract for so many rounds. The
-        minimum share counts as the decimal that it is written as."""
+        """What a kept contract pays for so many rounds; the minimum share counts as the decimal
+        written."""
         if not 0 <= delivered <= self.rounds:
             raise BadInput("delivered", delivered, f"the contract has {self.rounds} rounds.")
         if self.missed_rounds == ALL_ROUNDS:

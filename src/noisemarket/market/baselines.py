@@ -45,8 +45,7 @@ BASELINES = "baselines/rounds.jsonl"
 
 
 def harmless(scenario: Scenario) -> bool:
-    """Whether training without noise tells nothing: the data is public, or the noise is simulated
-    and hides nothing anyway."""
+    """Whether training without noise tells nothing: data is public, or all noise is simulated."""
     return scenario.training.data in PUBLIC or scenario.privacy.noise == "simulated"
 
 
@@ -122,10 +121,7 @@ def train_baselines(
     workers: int | None,
     stop: Callable[[], bool],
 ) -> dict[str, list[Sequence[RoundResult]]]:
-    """The rounds of each baseline, of all its draws.
-
-    A linear model trains in one process and all of them at once; a network one after another.
-    """
+    """The rounds of each baseline, of all its draws; linear models train all at once."""
 
     def note(line: dict[str, object]) -> None:
         folder.append(BASELINES, json.dumps(line) + "\n", private=True)
@@ -272,10 +268,7 @@ def epsilons(made: Order) -> FloatArray:
 
 
 def _without_repeats(valued: Mapping[str, Alternative]) -> list[Alternative]:
-    """Mark the alternatives that have the noise of another: one training serves them all.
-
-    The market's own comes first, then no trade and no noise.
-    """
+    """Mark alternatives with the noise of another: one training serves them all."""
     trained: list[Alternative] = []
     same_as: dict[str, str] = {}
     for name in dict.fromkeys((MARKET, UNIFORM, NO_DP, *valued)):

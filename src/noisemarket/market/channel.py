@@ -24,10 +24,10 @@ from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.receipts import UploadReceipt, upload_digest
 from noisemarket.market.orders import Order, PreparedMarket
 from noisemarket.market.run_folder import JOURNAL, MarketFolder
-from noisemarket.market.simulated_owners import SimulatedOwner, preferences
 from noisemarket.owner.folder import Declined, OwnerFolder, owner_folder
 from noisemarket.owner.invitations import JobInvitation
 from noisemarket.owner.owner_messages import JobSettled, Question, Refused, Reply, Train, Update
+from noisemarket.owner.simulated import SimulatedOwner, preferences
 from noisemarket.owner.terms import in_relation
 from noisemarket.pricing.rule import seeds
 from noisemarket.privacy.accountant import read_journal
@@ -99,8 +99,7 @@ class Channel(Closing):
 
 
 class LocalChannel(Channel):
-    """Owners that this process acts for, each with a folder of its own; ``lasting`` are those that
-    outlive the run."""
+    """Owners that this process acts for, each with a folder; ``lasting`` ones outlive the run."""
 
     simulated = here = True
 
@@ -119,7 +118,6 @@ class LocalChannel(Channel):
 
     @cached_property
     def owners(self) -> list[SimulatedOwner]:
-        """The owners, in the order of the population."""
         if self._lasting is not None:
             return list(self._lasting)
         environment, root = self._market.environment, self._folder.owners
@@ -212,13 +210,7 @@ class LocalChannel(Channel):
 
 
 class UploadBook:
-    """The last upload of every owner, of which the curator gives receipts.
-
-    Args:
-        key: the curator's.
-        contracts: the ids of the owners' contracts.
-        received: round and digest of the last upload that came from each owner.
-    """
+    """The last upload of every owner, by round and digest, of which the curator gives receipts."""
 
     def __init__(
         self, key: KeyPair, contracts: Mapping[int, str], received: Mapping[int, tuple[int, str]]
@@ -232,11 +224,7 @@ class UploadBook:
 
 
 class ChannelEngine(Engine):
-    """Trains the owners of a job by questions over a channel.
-
-    Owners that are away, too late, that decline or whose reply cannot be read give None, and the
-    job goes on without them.
-    """
+    """Trains owners by questions over a channel. Those without a usable reply give None."""
 
     def __init__(
         self, channel: Channel, job: Job, name: str, book: UploadBook | None = None

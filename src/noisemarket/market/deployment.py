@@ -182,7 +182,7 @@ def read_record(file: Path) -> dict[str, Any]:
 
 
 def check_record(ledger: Ledger, record: Mapping[str, Any]) -> None:
-    """Check a record against a ledger that was verified: every field, and the signature."""
+    """Check every field and the signature of a record against a verified ledger."""
     head = Head.parse(record["ledger_head"])
     last = next(ledger.entries(after=head.count - 1, until=head.count), None)
     if last is None or last.hash != head.hash:

@@ -144,11 +144,7 @@ TRACE_SECONDS, TRACE_NOTES = 0.5, 50
 
 
 def writing(write: Callable[[dict[str, Any]], object], watch: Watch) -> Watch:
-    """The same callback, with every progress written down as well.
-
-    Where the mechanism keeps a trace, some points of it are in the lines: of all owners finished so
-    far, every half second, and ever more rarely if the negotiation takes long.
-    """
+    """The same callback, with progress and some points of the trace written down as well."""
     began = time.monotonic()
     due = began
 
@@ -201,7 +197,6 @@ class Tail:
         self._at = path.stat().st_size if path.exists() and not whole else 0
 
     def lines(self) -> Iterator[str]:
-        """The whole lines that are new."""
         if not self._path.exists():
             return
         with self._path.open("rb") as file:
@@ -220,11 +215,9 @@ class EventFile(Closing):
         self.write(BEGUN)
 
     def write(self, kind: str, **values: Any) -> None:
-        """Add a line."""
         self._file.append({"kind": kind, **plain(values)})
 
     def watching(self, watch: Watch) -> Watch:
-        """The same callback, with the progress of the negotiation written down as well."""
         return writing(self._file.append, watch)
 
     def following(self, steps: Steps) -> Steps:

@@ -70,8 +70,7 @@ def _receipts(folder: MarketFolder, job: str) -> Iterator[tuple[Receipt, Path]]:
 
 
 def _of_owners(folder: MarketFolder, job: str, name: str) -> list[Path]:
-    """The files of a name in the owners' folders: in the run's own and, if they outlive it, in the
-    one that its status names."""
+    """Files of a name in the owners' folders, also where these outlive the run."""
     found = [*folder.owners.glob(f"*/{name}")]
     roots = {folder.owners}
     with contextlib.suppress(BadInput):

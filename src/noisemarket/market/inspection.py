@@ -137,7 +137,6 @@ class NoiseWatch:
     def check(
         self, round_number: int, rows: NDArray[np.int64], uploads: Mapping[int, Upload]
     ) -> tuple[dict[int, UploadFinding], dict[int, UploadFinding]]:
-        """Test the uploads of a round."""
         rows = rows[self._sigma[rows] > 0.0]
         if not rows.size:
             return {}, {}
@@ -304,7 +303,6 @@ class UploadInspector:
         }
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What is kept of the uploads between rounds."""
         return self._noise.arrays
 
     def present(self) -> list[int]:
@@ -415,11 +413,8 @@ with unusual records and hardly any noise would not count."""
 
 
 class Contributions:
-    """Adds up, round by round, how far each owner's uploads lower the test loss.
-
-    ``arrays`` is what a checkpoint keeps of it: for each owner the sum, and its variance if sigma
-    were 1.
-    """
+    """Adds up, round by round, how far each owner's uploads lower the test loss: the sum, and its
+    variance if sigma were 1."""
 
     def __init__(self, order: Order, kept: Mapping[str, NDArray[Any]]) -> None:
         self._job, self._plan = order.job, order.plan
@@ -430,10 +425,7 @@ class Contributions:
         self._noise = np.maximum(order.job.sigma, np.where(self._bounded, bounds, 0.0))
 
     def figures(self, owner: int) -> tuple[float, float]:
-        """By how much an owner's uploads lowered the test loss, and the standard error of that.
-
-        Four digits, which are the same on every machine.
-        """
+        """By how much uploads lowered the test loss, and the standard error; four digits."""
         lowered, error = self.arrays["lowered"][0], self._errors()
         return float(f"{lowered[owner]:.4g}"), float(f"{error[owner]:.4g}")
 

@@ -39,6 +39,7 @@ from noisemarket.market.channel import (
 )
 from noisemarket.market.events import EVENTS, Event, EventFile
 from noisemarket.market.inspection import Contributions, UploadInspector
+from noisemarket.market.lasting import with_lasting_owners
 from noisemarket.market.negotiation import OWNERS_COLUMNS, Negotiation, run_options, trace_csv
 from noisemarket.market.offers import (
     ReceiptBook,
@@ -71,7 +72,6 @@ from noisemarket.market.run_folder import (
     JobManifest,
     MarketFolder,
 )
-from noisemarket.market.simulated_owners import with_lasting_owners
 from noisemarket.market.training import LocalEngine
 from noisemarket.owner.invitations import JobInvitation, drawn_up
 from noisemarket.owner.terms import CURRENCY, WEIGHTS, fits
@@ -182,11 +182,9 @@ class _LapClock:
         self._since = time.monotonic()
 
     def so_far(self) -> float:
-        """Seconds since the last step ended."""
         return time.monotonic() - self._since
 
     def lap(self, step: str) -> None:
-        """A step ends here."""
         self.laps[step] = self.so_far()
         self._since = time.monotonic()
 
@@ -216,7 +214,6 @@ class _OpenJob:
     stop: Callable[[], bool]
 
     def steps(self, watch: Watch, resumed: bool) -> Steps:
-        """Negotiate, sign, train, verify and pay."""
         scenario, manifest, curator = self.market.scenario, self.manifest, self.curator
         clock, budget = _LapClock(), budget_of(scenario)
 
@@ -313,7 +310,6 @@ class _OpenJob:
         closing: _Closing,
         added: Contributions,
     ) -> Iterator[OwnerOutcome]:
-        """The owners' rows of the outcome."""
         levels, left_out = self.market.environment.levels, self.owners.left_out
         amounts, weights = prices(levels.payments), order.plan.shares / order.plan.shares.sum()
         for index, (name, statement) in enumerate(zip(order.names, statements, strict=True)):
@@ -382,10 +378,7 @@ class _OpenJob:
     def _drafts(
         self, order: Order, deals: Contracts, keys: Mapping[str, str], invitation: JobInvitation
     ) -> dict[int, Contract]:
-        """A contract for every owner, by index; refused if it has signed another in this job.
-
-        Whenever it is drawn up it is the same, so a job can resume.
-        """
+        """A contract per owner, the same at every resume; refused if the owner signed another."""
         manifest, drafts = self.manifest, {}
         before = {known.owner: known.id for known in documents(self.ledger, manifest.job)}
         for index, name in enumerate(order.names):

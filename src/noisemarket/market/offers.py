@@ -163,10 +163,8 @@ def draft_clipped(
 def record_contracts(
     ledger: Ledger, curator: KeyPair, budget: int, accepted: Sequence[tuple[Contract, str]]
 ) -> None:
-    """Countersign a job's contracts, each with its owner's signature, and put them on the ledger.
-
-    ``budget`` is the most that the job may cost, in micro-units. Nothing is recorded twice.
-    """
+    """Countersign a job's contracts, each with its owner's signature, and record them once.
+    ``budget`` is the most that the job may cost, in micro-units."""
     if not accepted:
         raise BadInput("accepted", 0, "give at least one contract.")
     keys = {contract.owner: contract.owner_key for contract, _ in accepted}
@@ -215,10 +213,7 @@ class ReceiptBook:
                 self._ledger.check_holds(receipt.noted, noted_by)
 
     def keep(self, issued: Mapping[int, Receipt], returned: Mapping[int, Receipt]) -> None:
-        """Keep what the owners have signed; a receipt of another head must be of this ledger.
-
-        It is on disk when this returns.
-        """
+        """Keep on disk what owners have signed; another head must be of this ledger."""
         self._hold(one for index, one in returned.items() if one.head != issued[index].head)
         with JsonLines(self._path, "receipts", "another market") as file:
             file.append(*(one.to_dict() for one in returned.values()))
@@ -287,10 +282,7 @@ Refusals = Iterable[tuple[int, str]]
 def round_entries(
     contracts: Mapping[int, Contract], accountant: Accountant, results: Sequence[RoundResult]
 ) -> Iterator[list[entries.NewEntry]]:
-    """Round by round a line for every contract: delivered, missed or refused, and at what cost.
-
-    A round that had to be made again with other noise has cost more than once.
-    """
+    """Per round a line for every contract: delivered, missed or refused, and its total cost."""
     charged: dict[tuple[OwnerId, int], list[float]] = {}
     for charge in accountant.charges:
         charged.setdefault((charge.owner, charge.round), []).append(charge.rho)
@@ -356,9 +348,8 @@ def settle(
 ) -> Settlement:
     """Verify, then pay or break, every signed contract of the job; then close the job.
 
-    Idempotent: called again with the same verdicts, in this or in another process, even at the same
-    time, it records nothing twice. ``batch`` is the number of contracts in a transaction, by
-    default all. If the job was settled with other verdicts, ``LedgerConflict`` is raised.
+    Idempotent, also in several processes at once; other verdicts raise ``LedgerConflict``.
+    ``batch`` is the number of contracts in a transaction, by default all.
     """
     if batch is not None and batch < 1:
         raise BadInput("batch", batch, "give at least 1.")

@@ -65,8 +65,8 @@ AnyModel: TypeAlias = "ModelMaker | nn.Module | Callable[[], nn.Module]"
 
 @dataclass(frozen=True)
 class Order:
-    """A scenario made ready to train: the job, the plan, each owner's budget and, where there are
-    any, the owners' names; ``beta`` is the mean non-IID degree."""
+    """A scenario made ready to train. ``names`` are the owners', ``beta`` is their mean non-IID
+    degree."""
 
     job: Job
     plan: TrainingPlan
@@ -152,11 +152,8 @@ def order(
 def plan_of(
     training: TrainingSection, job: Job, beta: float, weighting: Weighting | None = None
 ) -> TrainingPlan:
-    """How a job's updates are weighed and used, by its contracts and sizes.
-
-    What ``training`` says takes the place of the rule, ``weighting`` that of the scenario's own.
-    ``beta`` is the mean non-IID degree of the owners' data, as the market states it.
-    """
+    """How a job's updates are weighed and used. What ``training`` says takes the place of the rule,
+    ``weighting`` that of the scenario's own."""
     figures = PublicFigures(job.sigma, counted(job.partition.sizes), training.rounds, beta)
     given = owner_weights(weighting or WEIGHTINGS.find(training.weighting)(), figures)
     cap = weight_cap_of(training, len(job))
@@ -341,10 +338,7 @@ def within_budget(
     environment: Environment, contracts: Contracts, budget: int | None
 ) -> Contracts:  # fmt: skip
     """The contracts that a budget in micro-units pays: most gain for the curator per money first.
-
-    One that does not fit is left out, and its owner keeps its noise; cheaper ones behind it may
-    still fit. Where there is no budget all are kept.
-    """
+    The others are left out; None is no limit."""
     if budget is None:
         return contracts
     cost = np.array(prices(environment.levels.payments), dtype=object)[contracts.payment]
@@ -380,10 +374,7 @@ def _gains(environment: Environment, contracts: Contracts) -> np.ndarray:
 
 @dataclass(frozen=True)
 class PreparedMarket:
-    """A scenario that can be run: its names are known, its data is dealt out.
-
-    ``order`` is the job with all owners' noise. Under contract it trains with less.
-    """
+    """A scenario that can be run. ``order`` is the job with all owners' noise."""
 
     scenario: Scenario
     environment: Environment
@@ -404,9 +395,8 @@ class PreparedMarket:
 
 
 def prepare(scenario: Scenario, *, secrets: bool = True) -> PreparedMarket:
-    """Make a scenario ready to run. Unknown names, too little data and a cap that allows no round
-    are refused. With ``secrets`` this machine acts for the owners too: the scenario must say what
-    only they know."""
+    """Make a scenario ready to run, or refuse it. With ``secrets`` this machine acts for the owners
+    too: the scenario must say what only they know."""
     mechanism = find_mechanism(scenario.mechanism)
     check_weighting(mechanism, scenario)
     environment = scenario.environment(secrets=secrets)

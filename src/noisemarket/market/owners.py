@@ -144,13 +144,10 @@ class Owners:
     def keep(
         self, signed: Mapping[int, SignedContract], receipts: Mapping[int, Receipt]
     ) -> dict[int, Receipt]:
-        """Give the owners their contracts with both signatures, and receipts of them.
+        """Give owners their contracts with both signatures, and receipts of them.
 
-        An owner that does not get it trains nothing, and says so when it is asked to.
-
-        Returns:
-            The receipts with the owners' signatures, of those who answer. An owner that has one of
-            a later state of the ledger gives that one.
+        The replies are receipts that the owners signed: these, or one of a later state of the
+        ledger.
         """
         asked = {index: ContractSigned(one, receipts[index]) for index, one in signed.items()}
         found = self.ask(
@@ -206,9 +203,7 @@ ANSWERS = "answers"
 class ChannelAsker(Asker):
     """Puts a mechanism's questions to the owners, each by a message.
 
-    Every answer is kept in the curator's folder. So a market that was killed asks for none twice:
-    the mechanism is run again, and gets the answers that it got. An owner that cannot be reached,
-    or whose answers cannot be used, has left the negotiation and the job.
+    Every answer is kept: a market that was killed runs its mechanism again on the same answers.
     """
 
     def __init__(

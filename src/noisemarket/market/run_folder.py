@@ -54,8 +54,7 @@ STATUS = "status.json"
 class RunFolder:
     """A folder with a ``status.json`` that says running, complete or incomplete.
 
-    Its files are written whole or not at all. ``create`` and ``reopen`` lock the folder against all
-    other runs until the ``with`` block ends.
+    ``create`` and ``reopen`` lock it against all other runs until the ``with`` block ends.
     """
 
     def __init__(self, path: Path) -> None:
@@ -69,13 +68,10 @@ class RunFolder:
     def create(
         cls, out: str | None, stem: str, *, overwrite: bool = False, inputs: Sequence[str] = ()
     ) -> RunFolder:
-        """Start a new run.
+        """Start a new run in ``out``, by default a new folder under ``runs/``, named by time and
+        ``stem``.
 
-        Args:
-            out: the folder; by default a new one under ``runs/``, named by time and ``stem``.
-            stem: what the run is called.
-            overwrite: whether to replace an earlier run's folder.
-            inputs: files that the run reads; a folder that holds one of them is not replaced.
+        With ``overwrite`` an earlier run's folder is replaced, unless it holds one of ``inputs``.
         """
         path = Path(out) if out else fresh_path(Path("runs"), stem)
         folder = cls(path)
@@ -151,7 +147,6 @@ class RunFolder:
         write_atomic(self._path(name), text, private=private)
 
     def copy(self, file: str, name: str, *, private: bool = False) -> None:
-        """Keep a copy of an input."""
         try:
             content = Path(file).read_bytes()
         except OSError as problem:
@@ -159,7 +154,6 @@ class RunFolder:
         write_atomic(self._path(name), content, private=private)
 
     def write_json(self, name: str, document: Any) -> None:
-        """Write a JSON file, whole or not at all."""
         write_json(self._path(name), document)
 
     def _path(self, name: str) -> Path:
@@ -180,7 +174,6 @@ class RunFolder:
             raise not_written(path, problem) from None
 
     def remove(self, name: str) -> None:
-        """Remove a file if it exists."""
         (self.path / name).unlink(missing_ok=True)
 
 
@@ -327,11 +320,8 @@ class MarketFolder:
             folder.append(METRICS, lines)
 
     def noise_key(self) -> bytes:
-        """The secret key of the owners' noise, drawn on the first call.
-
-        With it, a round that was cut off is made again bit by bit and costs nothing more. One key
-        stands for all owners here, because one process plays them all.
-        """
+        """The secret key of all owners' noise, drawn on the first call: with it, a round that was
+        cut off is made again bit by bit and costs nothing more."""
         path = self.owners / NOISE_KEY
         if not path.exists():
             refuse_open(path.parent, "noise key", "start anew")

@@ -61,10 +61,7 @@ Views = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class OwnerWork:
-    """What a worker needs of a job besides the arrays: called with these, it gives the work.
-
-    ``places`` are where the records of each owner lie.
-    """
+    """What a worker needs of a job besides the arrays; ``places`` are where owners' records lie."""
 
     model: ModelMaker
     protection: Protection
@@ -154,11 +151,7 @@ def laid_out(job: Job) -> Job:
 
 
 class SerialEngine(Engine):
-    """Trains in this process, on one core.
-
-    Slower for one training than ``LocalEngine``, and faster for many: with one process per
-    training nothing is started, shared or waited for in between (``in_processes``).
-    """
+    """Trains in this process, on one core: faster for many trainings, one per process."""
 
     _views: Views
     _lots = 1
@@ -191,7 +184,6 @@ class SerialEngine(Engine):
         return Score(100.0 * right / images, loss / images)
 
     def _answers(self, weights: Weights, tasks: list[Task]) -> dict[Task, Any]:
-        """Have tasks done with this global model, and collect the answers."""
         self._views["weights"][...] = weights
         return {task: self._work(task) for task in tasks}
 
@@ -200,11 +192,8 @@ class SerialEngine(Engine):
 
 
 class LocalEngine(SerialEngine):
-    """Trains with a number of worker processes (by default one per core).
-
-    When ``stop`` returns True, work under way is dropped within a second, the engine closes and
-    ``Interrupted`` is raised.
-    """
+    """Trains with worker processes, by default one per core. When ``stop`` returns True it drops
+    work under way, closes and raises ``Interrupted``."""
 
     def __init__(
         self, job: Job, workers: int | None = None, stop: Callable[[], bool] | None = None
@@ -442,10 +431,8 @@ def carry_out(
     watch: Callable[[RoundResult], object] = lambda result: None,
     stop: Callable[[], bool] | None = None,
 ) -> Training:
-    """Train what was ordered on this machine, from its checkpoint on, to the end.
-
-    ``engine`` makes what trains it; by default as many processes as ``workers``.
-    """
+    """Train what was ordered on this machine, from its checkpoint on. ``engine`` makes what trains
+    it."""
     engine = engine or (lambda job: LocalEngine(job, workers, stop))
     first = job_order.start()
     state = (checkpoint.load(first) if checkpoint else None) or first

@@ -79,12 +79,8 @@ def in_processes(
 ) -> Iterator[tuple[Task, Result]]:
     """Do tasks in processes of one thread each, and give each with its result once it is done.
 
-    Args:
-        work: is sent to every process once.
-        tasks: are handed out in this order to free workers.
-        told: is given what the work tells of a task under way.
-        workers: processes, by default one per core; never more than tasks.
-        stop: when it returns True, what is under way is dropped, and ``Interrupted`` raised.
+    ``work`` is sent to every process once, ``told`` is given what it tells of a task under way.
+    When ``stop`` returns True, what is under way is dropped, and ``Interrupted`` raised.
     """
     leave_unless_main()
     packed, large = _packed(work)
@@ -162,7 +158,6 @@ class WorkerProcesses:
                 self._pipes.append(ours)
 
     def send(self, content: bytes) -> None:
-        """Send to all the pickled maker of their work."""
         for pipe in self._pipes:
             pipe.send_bytes(content)
 
@@ -211,11 +206,8 @@ class WorkerProcesses:
 
 
 def leave_unless_main() -> None:
-    """End a worker that, importing the script it serves, is about to start workers itself.
-
-    A script that trains outside of ``if __name__ == "__main__"`` would start workers of workers.
-    The parent knows the exit code, and says what to do.
-    """
+    """End a worker that, importing a script without ``if __name__ == "__main__"``, is about to
+    start workers itself; the parent knows the exit code."""
     if getattr(process.current_process(), "_inheriting", False):
         sys.exit(UNGUARDED)
 

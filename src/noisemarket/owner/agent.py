@@ -11,7 +11,7 @@ import contextlib
 import json
 import math
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from logging import getLogger
@@ -136,14 +136,13 @@ class OwnerAgent:
 
     @property
     def public_key(self) -> str:
-        """What others know the owner by."""
         return self.folder.key.public_hex
 
     # The negotiation
 
     def invited(self, invitation: JobInvitation) -> str:
-        """The owner's public key, for a job that it may take part in. An owner that was asked
-        nothing about it before keeps the invitation: it takes or leaves the contract."""
+        """The owner's public key, for a job that it may take part in; the first invitation is
+        kept."""
         self._check_invitation(invitation)
         with self.folder.locked(invitation.job) as path:
             known: AnyInvitation
@@ -158,8 +157,8 @@ class OwnerAgent:
         return self.public_key
 
     def answer(self, invitation: GameInvitation, quotes: QuoteBatch) -> ProposalBatch:
-        """Play through these quotes, if they are the next of the game that the owner was set up
-        for; player and reply are kept before the reply goes out."""
+        """Play through the next quotes of a game; player and reply are kept before the reply goes
+        out."""
         self._check_invitation(invitation)
         rules = invitation.table
         with self.folder.locked(invitation.job) as path:
@@ -180,59 +179,45 @@ class OwnerAgent:
             return reply
 
     def stay(self, invitation: SaleInvitation, payment: int) -> bool:
-        """Whether the owner sells at this price, as in a clock auction; kept before it is said.
-
-        It says the truth, for nothing else is better for it: it stays while the payment covers the
-        privacy that it would sell, markup included, and it would keep its own floor of noise.
-        """
-
-        def answer(record: SaleRecord) -> SaleRecord:
-            if record.answered(payment) is not None:
-                return record
-            stays = self._side(invitation).accepts(invitation.saving, payment)[0]
-            return replace(record, stayed=payment) if stays else replace(record, left=payment)
-
-        return self._sale(invitation, answer).stayed == payment
+        """Whether the owner sells at this price, as in a clock auction; kept before it is said. The
+        truth is best for it: it stays while the payment covers the privacy sold, markup
+        included."""
+        with self._sale(invitation) as (record, keep):
+            if (known := record.answered(payment)) is not None:
+                return known
+            stays = bool(self._side(invitation).accepts(invitation.saving, payment)[0])
+            keep(stayed=payment) if stays else keep(left=payment)
+            return stays
 
     def bid(self, invitation: SaleInvitation) -> int:
         """The lowest payment level for which the owner sells; K + 1 if it does not."""
-
-        def answer(record: SaleRecord) -> SaleRecord:
+        with self._sale(invitation) as (record, keep):
             if record.bid is not None:
-                return record
+                return record.bid
             saving = slice(invitation.saving, invitation.saving + 1)
-            return replace(record, bid=max(1, int(self._side(invitation).asks(saving)[0, 0])))
-
-        named = self._sale(invitation, answer).bid
-        assert named is not None
-        return named
+            bid = max(1, int(self._side(invitation).asks(saving)[0, 0]))
+            keep(bid=bid)
+            return bid
 
     def choose(self, invitation: MenuInvitation) -> int:
         """The item of a menu that the owner takes; -1 for none."""
-
-        def answer(record: SaleRecord) -> SaleRecord:
+        with self._sale(invitation) as (record, keep):
             if record.item is not None:
-                return record
+                return record.item
             items = np.array(invitation.items, np.int64).reshape(-1, 2)
-            return replace(record, item=int(self._side(invitation).choose(*items.T)[0]))
+            item = int(self._side(invitation).choose(*items.T)[0])
+            keep(item=item)
+            return item
 
-        item = self._sale(invitation, answer).item
-        assert item is not None
-        return item
-
-    def _sale(
-        self, invitation: JobInvitation, answer: Callable[[SaleRecord], SaleRecord]
-    ) -> SaleRecord:
-        """The record with one more answer, which is kept; the same if it was given before."""
+    @contextlib.contextmanager
+    def _sale(self, invitation: JobInvitation) -> Iterator[tuple[SaleRecord, Callable[..., None]]]:
+        """What was answered in a sale so far, and what keeps one more answer before it is said."""
         self._check_invitation(invitation)
         with self.folder.locked(invitation.job) as path:
-            kept = path / SALE
-            record = SaleRecord.read(kept) if kept.exists() else SaleRecord(invitation)
+            file = path / SALE
+            record = SaleRecord.read(file) if file.exists() else SaleRecord(invitation)
             record.invitation.refuse_other(invitation)
-            after = answer(record)
-            if after != record:
-                after.save(kept)
-            return after
+            yield record, lambda **answer: replace(record, **answer).save(file)
 
     def _own_noise(self, name: str) -> float:
         """A noise that the owner states itself, ``floor`` or ``sigma_max``; 0 if it does not."""
@@ -267,8 +252,7 @@ class OwnerAgent:
             raise Declined("with all its noise the job costs more than the owner's privacy cap")
 
     def _side(self, invitation: GameInvitation | JobInvitation, at: float = math.inf) -> OwnerSide:
-        """What the owner knows of itself, on the grids of a job and by its account; ``at`` an
-        interaction of a game, by default after all changes."""
+        """What the owner knows of itself on the grids of a job, ``at`` an interaction of a game."""
         levels, work = invitation.levels, invitation.work
         private = self._private()
         for change in private.get("changes", ()):
@@ -302,7 +286,7 @@ class OwnerAgent:
                 protection,
                 [levels.sigma_left(level) for level in range(levels.saving_levels + 1)],
                 rounds=work["rounds"],
-                records=self._records(),
+                records=self.folder.record_count(),
                 neighbours=work["neighbours"],
                 delta=work["delta"],
             )
@@ -330,8 +314,8 @@ class OwnerAgent:
         return self.folder.private() | given
 
     def limits(self, job: float | None = None) -> tuple[float, float]:
-        """The most zCDP that the owner sells in one job, and in all; both infinite only where it
-        says so itself. ``job`` is a cap that it names here."""
+        """The most zCDP that the owner sells in one job (``job``, if it names that here), and in
+        all; both infinite only where it says so itself."""
         private, found = self._private(), dict.fromkeys(LIMITS, math.inf)
         for name in LIMITS & private.keys():
             given = private[name]
@@ -350,12 +334,7 @@ class OwnerAgent:
         return cap, budget
 
     def wallet(self) -> Wallet | None:
-        """The account of the owner's records over all jobs."""
         return self.folder.wallet()
-
-    def _records(self) -> int:
-        """How many records the owner has."""
-        return self.folder.record_count()
 
     def allowed(self, job: str = "") -> float:
         """The most zCDP that a job may cost: what the owner sells in one, or has left if less."""
@@ -374,7 +353,7 @@ class OwnerAgent:
             size, relation = int(work.get(WEIGHTS, most)), self.folder.neighbours()
             if not 0 < size <= most:
                 raise Declined("the job has more weights than the owner allows")
-            sensitivity = protection.sensitivity(size, self._records(), relation)
+            sensitivity = protection.sensitivity(size, self.folder.record_count(), relation)
             return sigma_for_rho(sensitivity, allowed / work["rounds"])
         except (KeyError, TypeError, ValueError, ArithmeticError, BadInput):
             raise Declined("the work cannot be accounted for") from None
@@ -390,12 +369,9 @@ class OwnerAgent:
     ) -> str:
         """The owner's signature, in hexadecimal: the one place where an owner signs.
 
-        Args:
-            contract: what a curator offers.
-            expected: what the owner agreed to, drawn up by itself (``contract_of``): a trade, or
-                no trade should the budget not reach to it.
-            cost: what it costs by the owner's own account; it is reserved.
-            cap: the most zCDP of this job, if the owner names it here.
+        ``expected`` is what it agreed to, drawn up by itself: a trade, or none should the budget
+        not reach to it. ``cost`` is by its own account, and reserved. ``cap`` is the most zCDP of
+        this job, if the owner names it here.
         """
         other: list[str] = ["terms"] * len(vars(contract))
         for one in expected:
@@ -440,8 +416,8 @@ class OwnerAgent:
         return negotiated(self.folder.job(job))
 
     def _sign_agreed(self, contract: Contract, record: GameRecord | SaleRecord, plan: Plan) -> str:
-        """The signature under what the owner agreed to: its trade, or none. Of the contract at hand
-        are only its times, and a cap."""
+        """The signature under its trade, or none. Of the contract at hand are only times and a
+        cap."""
         invitation, times = record.invitation, (contract.offered_at, contract.expires_at)
         amounts = prices(invitation.levels.payments)
         paid = amounts.index(contract.payment) if contract.payment in amounts else -1
@@ -458,7 +434,7 @@ class OwnerAgent:
         return self.sign(contract, expected, own)
 
     def _work(self, contract: Contract, plan: Plan) -> tuple[PrivacyBudget, PrivacyBudget, int]:
-        """What a round costs, by the contract's relation of neighbours and by the owner's own, and
+        """What a round costs by the contract's relation of neighbours and by the owner's own, and
         how many records it has."""
         from noisemarket.owner.round import OwnRound
 
@@ -476,10 +452,8 @@ class OwnerAgent:
     def _agreed_levels(
         self, record: GameRecord | SaleRecord, contract: Contract, paid: int
     ) -> list[tuple[int, int]]:
-        """The trades that the owner signs, as levels: what it has agreed to, and none.
-
-        ``paid`` is the payment level of the contract at hand; -1 if it is none.
-        """
+        """The trades that the owner signs, as levels; ``paid`` is the contract's payment level or
+        -1."""
         invitation = record.invitation
         if isinstance(record, GameRecord):
             return [self._player(record).deal(), (0, 0)]
@@ -527,11 +501,8 @@ class OwnerAgent:
         return signature
 
     def keep(self, signed: SignedContract, curator_key: str, receipt: Receipt) -> Receipt:
-        """Keep a copy of the contract and the receipt, once the curator's signatures hold.
-
-        Returns:
-            The receipt with the owner's signature, or a later one (``OwnerFolder.countersign``).
-        """
+        """Keep a copy of the contract and the receipt, once the curator's signatures hold. Gives
+        the receipt with the owner's signature, or a later one (``OwnerFolder.countersign``)."""
         try:
             signed.verify(self.public_key, curator_key)
         except BadSignature:
@@ -545,8 +516,7 @@ class OwnerAgent:
         return self.folder.countersign(receipt, signed.contract, SIGNED)
 
     def keep_accepted(self, signed: SignedContract, receipt: Receipt) -> Receipt:
-        """Keep the contract that was accepted in this job, as ``keep`` does; from now on the owner
-        trains under it."""
+        """Keep the contract that was accepted in this job; the owner now trains under it."""
         contract = signed.contract
         with self.folder.locked(contract.job) as path:
             try:
@@ -572,11 +542,8 @@ class OwnerAgent:
         return mine.upload(question.round_number, start, question.receipt)
 
     def settle(self, receipt: Receipt, upload: UploadReceipt | None = None) -> Receipt:
-        """Keep what the owner gave up, what the curator says it pays, and its receipts of uploads;
-        receipts as in ``keep``.
-
-        Only the curator of the contract can say it, and only once.
-        """
+        """Keep what the owner gave up, what the curator says it pays, and its receipts of uploads.
+        Only the curator of the contract can say it, and only once."""
         job, paid = receipt.job, receipt.paid
         with self.folder.locked(job) as path:
             contract = self.folder.contract(job)
@@ -624,11 +591,8 @@ def own_terms(folder: OwnerFolder, asked: messages.Train) -> tuple[Contract, Pla
 
 
 def public_reply(answer: Callable[[], messages.Reply]) -> messages.Reply:
-    """What an owner answers, or a refusal in words that are public.
-
-    The text of an error could hold anything: figures of the account, paths, values of records. It
-    goes to this machine's own log.
-    """
+    """What an owner answers, or a refusal in words that are public: the text of an error could hold
+    anything, and goes to this machine's own log."""
     try:
         return answer()
     except Declined as problem:

@@ -127,10 +127,8 @@ class OwnerFolder:
         return KeyPair.obtain(self.path)
 
     def private(self) -> dict[str, Any]:
-        """The owner's preferences and limits; empty if it has written none down.
-
-        A name that nobody reads is refused: a limit with a slip in it would limit nothing.
-        """
+        """The owner's preferences and limits. An unknown name is refused: it would limit
+        nothing."""
         path = self.path / PRIVATE
         if not path.exists():
             return {}
@@ -154,11 +152,8 @@ class OwnerFolder:
     def records(
         self, description: Description | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """The owner's data: images that are ready for the model, and their labels.
-
-        A table becomes features by the description. They are kept: every message has a process of
-        its own.
-        """
+        """Images that are ready for the model, and labels. Features of a table are kept: every
+        message has a process of its own."""
         kept, table = self.path / RECORDS, self._table()
         if table is not None:
             if description is None:
@@ -183,7 +178,6 @@ class OwnerFolder:
         return next((path for path in found if path.exists()), None)
 
     def record_count(self) -> int:
-        """How many records the owner has."""
         if (table := self._table()) is not None:
             return count_records(table)
         with np.load(self.path / RECORDS, allow_pickle=False) as kept:
@@ -198,7 +192,6 @@ class OwnerFolder:
         return _records_digest(path, state.st_mtime_ns, state.st_size, state.st_ino)
 
     def wallets(self) -> list[Path]:
-        """The files of all accounts, one for each set of records that was used."""
         return sorted(self.path.glob("wallet-*.jsonl"))
 
     def wallet(self) -> Wallet:
@@ -248,8 +241,7 @@ class OwnerFolder:
     def keep_records(
         self, images: NDArray[np.float32], labels: NDArray[np.int64], **more: Any
     ) -> None:
-        """Write the owner's data, ready for the model (``Dataset.ready``). ``digest`` names the
-        records that they were made of; by default it is that of what is written."""
+        """Write the owner's data, ready for the model; ``digest`` names what they were made of."""
         path = private_folder(self.path) / RECORDS
         save_arrays(path, private=True, images=images, labels=labels, **more)
 
@@ -268,8 +260,7 @@ class OwnerFolder:
         return not self._job(job).exists()
 
     def left_unsigned(self) -> int:
-        """In how many jobs of the last month the owner has answered for nothing: the curator signed
-        no contract, or settled it before anything was trained."""
+        """In how many jobs of the last month the owner answered, and then trained nothing."""
         jobs, month = self.path / "jobs", time.time() - 30 * 86_400
 
         def for_nothing(job: Path) -> bool:
@@ -320,7 +311,6 @@ class OwnerFolder:
         return (self._job(job) / CONTRACT).exists()
 
     def keep_contract(self, signed: SignedContract) -> None:
-        """Keep a contract with both signatures."""
         document = {
             "contract": signed.contract.to_dict(),
             "owner_signature": signed.owner_signature,
@@ -345,12 +335,8 @@ class OwnerFolder:
                 yield Head.parse(kept["ledger_head"]), f"the statement of owner {kept['owner']}"
 
     def countersign(self, receipt: Receipt, contract: Contract, stage: str) -> Receipt:
-        """A receipt of this contract and stage with the owner's signature, kept.
-
-        Returns:
-            The receipt; or, if the owner has one of a later or another state of the ledger, that
-            one: the curator's ledger was put back.
-        """
+        """A receipt of this contract and stage with the owner's signature, kept; or one of another
+        state of the ledger that the owner holds: the curator's ledger was put back."""
         if not receipt.is_of(contract, stage):
             raise Declined("the receipt is not of this contract")
         if not receipt.signed_by(contract.curator_key):
@@ -393,11 +379,8 @@ class OwnerFolder:
     def keep_upload_receipt(
         self, contract: Contract, receipt: UploadReceipt | None, before: int
     ) -> int:
-        """Keep what the curator says of the last upload; declined if it says nothing of it.
-
-        Returns:
-            How many uploads it has denied so far.
-        """
+        """Keep what the curator says of the last upload, or decline; gives how many it has denied
+        so far."""
         path, book = self.job(contract.job), self.uploads(contract.job)
         if (path / RELEASE).exists() and (path / CONTRACT).exists():
             with np.load(path / RELEASE, allow_pickle=False) as kept:

@@ -104,7 +104,6 @@ class GameInvitation(AnyInvitation):
 
     @property
     def levels(self) -> Levels:
-        """The grids of savings and payments."""
         return self.table.levels
 
 
@@ -149,8 +148,7 @@ def drawn_up(
 ) -> Contract:
     """The contract of an invitation's job with an owner, the same for both sides.
 
-    ``deal`` is the levels of saving and payment, ``times`` when it is offered and when it expires;
-    ``budget`` and ``records`` as in ``contract_of``.
+    ``deal`` is the levels of saving and payment, ``times`` when it is offered and when it expires.
     """
     (saving, payment), levels = deal, invitation.levels
     sigma = levels.sigma_left(saving)
@@ -194,7 +192,6 @@ class GameRecord:
 
     @classmethod
     def read(cls, path: Path) -> GameRecord:
-        """What was kept."""
         with of_this_version(), path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
             return cls(
                 GameInvitation.from_json(str(kept["invitation"])),
@@ -216,7 +213,6 @@ class GameRecord:
         return ProposalBatch(quotes.first, self.proposals[part], self.signed[part])
 
     def then(self, quotes: QuoteBatch, reply: ProposalBatch, player: OwnerPlayer) -> GameRecord:
-        """With one more answer."""
         return GameRecord(
             self.invitation,
             player.state(),
@@ -257,7 +253,6 @@ class SaleRecord(Checked):
 
     @classmethod
     def read(cls, path: Path) -> SaleRecord:
-        """What was kept."""
         with of_this_version():
             return cls.from_json(path.read_text(encoding="utf-8"))
 
@@ -276,8 +271,8 @@ class SaleRecord(Checked):
         return None
 
     def deals(self, payment: int = 0) -> list[tuple[int, int]]:
-        """The levels of saving and payment that the owner signs, if it is offered this payment:
-        its trade if it has agreed to one, and no trade."""
+        """The levels that the owner signs at this payment: its trade if it has one, and no
+        trade."""
         to, trade = self.invitation, (0, 0)
         if isinstance(to, MenuInvitation) and self.item is not None and self.item >= 0:
             trade = to.items[self.item]

@@ -49,10 +49,7 @@ class OwnerTrainer:
         noise: NoiseSource,
         owners: Iterable[tuple[int, Records, float]],
     ) -> Iterator[Upload]:
-        """Owners' protected updates to the global model in a round, counted from 1.
-
-        An owner comes with its records and its noise.
-        """
+        """Protected updates in a round, counted from 1, of owners with their records and noise."""
         start, here = single_precision(weights), at_model(noise, weights)
         with self.model.one_thread():
             waiting = iter(owners)
@@ -144,7 +141,6 @@ class OwnRound:
             raise Declined("the owner's features are longer than 1: scale each record to length 1")
 
     def __len__(self) -> int:
-        """How many records the owner has."""
         return len(self._records)
 
     @cached_property

@@ -105,10 +105,7 @@ def single_shard(contract: Contract) -> Sharded:
 def budget_of(
     contract: Contract, dimension: int, records: int, neighbours: Neighbours | None = None
 ) -> PrivacyBudget:
-    """What an owner is held to, with so many parameters and records.
-
-    ``neighbours`` counts it in another relation than the contract's, also the contract's cap.
-    """
+    """What an owner is held to, counted in ``neighbours``, by default the contract's relation."""
     stated, protection = Neighbours.named(contract.neighbours), protection_of(contract)
 
     def counted(relation: Neighbours, rho_cap: float) -> PrivacyBudget:
@@ -135,8 +132,7 @@ def in_relation(budget: PrivacyBudget, other: PrivacyBudget) -> PrivacyBudget:
 
 
 def differing_fields(contract: Contract, expected: Contract) -> list[str]:
-    """The fields in which two contracts differ. Numbers may differ in their last bits, which two
-    machines may round differently."""
+    """The fields in which two contracts differ, but for the last bits of numbers."""
 
     def same(value: Any, other: Any) -> bool:
         if isinstance(value, float) and isinstance(other, float):

@@ -120,10 +120,7 @@ class Balance:
 
 @dataclass(frozen=True)
 class Wallet:
-    """The wallet of an owner for one set of records, by their digest; a file in its folder.
-
-    Any number of processes may use it. ``clock`` gives the time.
-    """
+    """The wallet of an owner for one set of records; any number of processes may use its file."""
 
     folder: Path
     owner: str
@@ -147,10 +144,8 @@ class Wallet:
         return self._account(lines, note).at(self.clock())
 
     def reserve(self, job: str, terms: PrivacyBudget, until: str, budget: float) -> None:
-        """Set ``terms.rho_cap`` aside for a job, before its contract is signed.
-
-        The same again changes nothing. ``BudgetSpent`` if the ``budget`` does not cover it.
-        """
+        """Set ``terms.rho_cap`` aside for a job, once; ``BudgetSpent`` if the ``budget`` is too
+        small."""
 
         def change(now: Balance) -> Balance | None:
             if (known := now.open.get(job)) is not None:

@@ -1,0 +1,116 @@
+"""Owners that outlive a run: a folder each, with key, private numbers, wallet and contracts.
+
+They are those of Flower's hosts, in one folder on this machine. What an owner has written down
+counts, not what the scenario draws for it. What is left in its wallet is a floor of its noise: it
+sells nothing, and takes no part in a job, that its budget does not cover.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noisemarket.files import private_folder, write_json
+from noisemarket.game.environment import Environment
+from noisemarket.market.orders import PreparedMarket
+from noisemarket.market.run_folder import MarketFolder
+from noisemarket.owner.folder import OwnerFolder, digest_of, owner_folder
+from noisemarket.owner.simulated import SimulatedOwner, preferences
+from noisemarket.owner.wallet import Wallet
+from noisemarket.pricing.rule import seeds
+from noisemarket.privacy.zcdp import sigma_for_rho
+
+LIMITS = "floors.json"
+"""In the owners' part of a run folder: the least noise of each owner when the job began."""
+
+_OWN = ("privacy_cost", "markup", "floor")
+
+
+def own_numbers(market: PreparedMarket) -> Iterator[dict[str, Any]]:
+    """What a scenario says of each owner, as ``private.json`` holds it."""
+    scenario, environment = market.scenario, market.environment
+    privacy, floors = scenario.privacy, environment.population.floor
+    if math.isfinite(market.order.budgets[0].rho_cap):  # which has raised the floors of this job
+        floors = scenario.environment().population.floor
+    budgets = {"rho_budget": privacy.rho_budget, "epsilon_budget": privacy.epsilon_budget}
+    for index, floor in enumerate(floors.tolist()):
+        yield {
+            "changes": [],
+            **preferences(environment, index, seeds(scenario.play_seed())[0]),
+            "floor": floor,
+            **{name: value for name, value in budgets.items() if value > 0.0},
+            "budget_delta": privacy.delta,
+            "neighbours": privacy.neighbours,
+        }
+
+
+def records_of(market: PreparedMarket, index: int) -> str:
+    """The digest of the records that an owner holds here, whatever the model makes of them."""
+    data, held = market.order.job.data, market.order.job.partition.indices[index]
+    return digest_of(data.train_images[held], data.train_labels[held])
+
+
+def with_lasting_owners(
+    market: PreparedMarket, folder: MarketFolder, root: Path, *, renew: bool = False
+) -> tuple[PreparedMarket, list[SimulatedOwner]]:
+    """The owners in ``root``, new ones with the scenario's numbers (with ``renew`` all), and the
+    market with what they have written down. A resumed job has the floors that it began with."""
+    scenario, environment, order = market.scenario, market.environment, market.order
+    for path in (root, folder.path, folder.owners):
+        private_folder(path)
+    known: Mapping[str, float] = {}
+    if (kept := folder.owners / LIMITS).exists():
+        known = json.loads(kept.read_text(encoding="utf-8"))
+    dimension, sigma_max = order.job.first_weights().size, scenario.game.sigma_max
+    owners, floors = list[SimulatedOwner](), dict[str, float]()
+    columns: dict[str, list[float]] = {name: [] for name in _OWN}
+    names = map(str, environment.population.names)
+    for index, (name, numbers) in enumerate(zip(names, own_numbers(market), strict=True)):
+        own_folder = OwnerFolder(name, private_folder(owner_folder(root, name)))
+        own_folder.keep_private(numbers, renew=renew)
+        own = own_folder.private()
+        wallet = Wallet(own_folder.path, name, records_of(market, index))
+        owner = SimulatedOwner(own_folder, own, wallet)
+        if name not in known:
+            size = int(order.job.partition.sizes[index])
+            relation = own_folder.neighbours()
+            sensitivity = order.job.protection.sensitivity(dimension, size, relation)
+            allowed = min(owner.allowed(), order.budgets[index].rho_cap)
+            least = sigma_for_rho(sensitivity, allowed / order.plan.rounds)
+            floors[name] = max(float(own["floor"]), least)
+        else:
+            floors[name] = float(known[name])
+        owner.dry = floors[name] > sigma_max * (1.0 + 1e-9)
+        owners.append(owner)
+        for field in ("privacy_cost", "markup"):
+            columns[field].append(float(own[field]))
+        columns["floor"].append(min(floors[name], sigma_max))
+    if not known:
+        write_json(kept, floors, private=True)
+    told = _told(environment, {name: np.array(values) for name, values in columns.items()})
+    return replace(market, environment=told), owners
+
+
+def _told(environment: Environment, own: Mapping[str, Any]) -> Environment:
+    """The game with what owners say of themselves; what the scenario changes later stays."""
+    first = environment.phases[0]
+    phases = [
+        replace(
+            phase,
+            **{
+                name: np.where(
+                    getattr(phase, name) == getattr(first, name), own[name], getattr(phase, name)
+                )
+                for name in ("privacy_cost", "markup")
+            },
+        )
+        for phase in environment.phases
+    ]
+    population = replace(environment.population, **own)
+    return replace(environment, population=population, phases=tuple(phases))
