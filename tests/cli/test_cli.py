@@ -347,6 +347,9 @@ def test_a_comparison_without_learners_has_no_curves(tmp_path: Path) -> None:
     words = ["compare", *SMALL[2:], "--game-only", "--mechanisms", "clock,uniform", "--out", "r"]
     done = call_here(*words, "--set", "currency=EUR", cwd=tmp_path)
     assert "money in EUR" in done.stdout
+    assert "clock auction" in done.stdout
+    assert "no trade" in done.stdout
+    assert "uniform" not in done.stdout
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "r" / "curves.csv").exists()
     assert "curves" not in done.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,14 @@ import numpy as np
 import pytest
 import torch
 from tests.support.seeded_bugs import BUGS, Buggy, bugs_of
+from torch import nn
 
 from noisemarket.cli import main
 from noisemarket.errors import BadInput
+from noisemarket.federated.models.cnn import CNN
+from noisemarket.federated.models.linear import LinearMaker
+from noisemarket.federated.models.model import Model
+from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.federated.protections import (
     DPSGD,
     Paper,
@@ -25,10 +31,11 @@ from noisemarket.federated.protections import (
 from noisemarket.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from noisemarket.privacy.zcdp import Neighbours
 from noisemarket.study import audit as made
-from noisemarket.study.audit import LEAST_SIGMA, Audit, AuditResult
+from noisemarket.study.audit import LEAST_SIGMA, Audit, AuditResult, Target, probe_for
 
 pytestmark = pytest.mark.training
 
+SMALL = Target(TorchMaker(partial(CNN, (2, 3), 4, 10, 16)), (1, 16, 16), 10)
 PROTECTIONS: dict[str, Protection] = {
     "sharded": Sharded(records_per_shard=2, clip=0.5, steps=2, rate=0.2),
     "per_record": PerRecord(clip=0.5, rate=0.2),
@@ -50,24 +57,41 @@ def audit(protection: Protection, noise: NoiseSource | None = None, **settings: 
     return Audit(protection, **settings).run(noise)
 
 
+def plain_network() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(9, 6), nn.Tanh(), nn.Linear(6, 3))
+
+
+PLAIN = Target(TorchMaker(plain_network), (1, 3, 3), 3)
+
+
+LINEAR = Target(LinearMaker(3, 9), (9,), 3)
+KINDS: dict[str, Model] = {"torch": PLAIN.maker(1), "linear": LINEAR.maker(1)}
+
+
 def small(
-    protection: Protection, trials: int = 30, mu: float = 1.5, *, torch: bool = False
+    protection: Protection, trials: int = 30, mu: float = 1.5, target: Target = PLAIN
 ) -> AuditResult:
     """Few trials prove little, so little is claimed. Noise is from a seed: no verdict by chance."""
     noise = SimulatedNoise(3)
-    return audit(protection, mu=mu, trials=trials, confidence=0.9, noise=noise, torch=torch)
+    return audit(protection, mu=mu, trials=trials, confidence=0.9, noise=noise, target=target)
 
 
-@pytest.mark.parametrize("torch", [False, True], ids=["linear", "torch"])
-@pytest.mark.parametrize("name", PROTECTIONS)
-def test_a_right_protection_passes(name: str, torch: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        *(pytest.param(name, LINEAR, id=f"{name}-linear") for name in PROTECTIONS),
+        # A CNN has code of its own where shards are batched and where gradients are clipped.
+        *(pytest.param(name, SMALL, id=f"{name}-cnn") for name in ("sharded", "dp_sgd")),
+    ],
+)
+def test_a_right_protection_passes(name: str, target: Target) -> None:
     noise = SimulatedNoise(3)
-    result = audit(PROTECTIONS[name], trials=60, confidence=0.99, noise=noise, torch=torch)
+    result = audit(PROTECTIONS[name], trials=60, confidence=0.99, noise=noise, target=target)
     assert result.passed
     assert result.breaches == ()
     assert not result.secure_noise
     assert result.claimed == (name != "paper")
-    assert [finding.name for finding in result.findings] == ["whole", "partial"]
+    assert [finding.name for finding in result.findings] == ["whole", "partial", "network"]
     for finding in result.findings:
         if result.claimed:
             assert finding.mu == pytest.approx(2.5)
@@ -79,15 +103,15 @@ def test_a_right_protection_passes(name: str, torch: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "bug", "torch"),
+    ("name", "bug", "target"),
     [
-        *(pytest.param(*one, False, id="-".join([*one, "linear"])) for one in WRONG),
+        *(pytest.param(*one, LINEAR, id="-".join([*one, "linear"])) for one in WRONG),
         # Bugs are seeded in the protection, whatever the model: one case goes through torch.
-        pytest.param("dp_sgd", "no_clipping", True, id="dp_sgd-no_clipping-torch"),
+        pytest.param("dp_sgd", "no_clipping", PLAIN, id="dp_sgd-no_clipping-torch"),
     ],
 )
-def test_every_bug_is_caught(name: str, bug: str, torch: bool) -> None:
-    result = small(Buggy(PROTECTIONS[name], bug), torch=torch)
+def test_every_bug_is_caught(name: str, bug: str, target: Target) -> None:
+    result = small(Buggy(PROTECTIONS[name], bug), target=target)
     assert not result.passed
     found = set(result.breaches)
     if name == "paper" or bug in ("less_noise", "noise_over_steps"):  # too few trials for canaries
@@ -95,7 +119,7 @@ def test_every_bug_is_caught(name: str, bug: str, torch: bool) -> None:
     elif bug == "bare_layer":
         assert any(one.startswith("noise of layer") for one in found)
     else:
-        assert found & {"whole", "partial"}
+        assert found & {"whole", "partial", "network"}
     if bug == "batch_clipping":
         assert "partial" in found
     if bug == "wrong_denominator":
@@ -110,7 +134,7 @@ def test_every_bug_is_seeded_somewhere() -> None:
 @pytest.mark.slow
 def test_missing_noise_shows_in_a_canary_too() -> None:
     buggy = Buggy(PROTECTIONS["sharded"], "less_noise")
-    result = small(buggy, trials=400, mu=2.5)
+    result = small(buggy, trials=400, mu=2.5, target=LINEAR)
     assert "whole" in result.breaches
 
 
@@ -119,12 +143,14 @@ def test_a_repeated_noise_is_caught() -> None:
         def stream(self, *key: int) -> SimulatedNoise:
             return Stuck(self.seed)
 
-    result = audit(PROTECTIONS["per_record"], mu=1.5, trials=30, confidence=0.9, noise=Stuck(1))
+    result = audit(
+        PROTECTIONS["per_record"], mu=1.5, trials=30, confidence=0.9, noise=Stuck(1), target=PLAIN
+    )
     assert "noise of changes between uploads" in result.breaches
 
 
 def test_secure_noise_is_the_default() -> None:
-    result = audit(PerRecord(), trials=20)
+    result = audit(PerRecord(), trials=20, target=PLAIN)
     assert result.secure_noise
 
 
@@ -148,12 +174,12 @@ def test_paper_leaks_and_says_so() -> None:
     assert document["mu_low"] > 1.5
 
 
-@pytest.mark.parametrize("torch", [False, True], ids=["linear", "torch"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", [name for name in PROTECTIONS if name != "paper"])
-def test_canaries_stay_within_the_claim_without_noise(name: str, torch: bool) -> None:
+def test_canaries_stay_within_the_claim_without_noise(name: str, kind: str) -> None:
     """A neighbour pair of one step is never farther apart than the sensitivity, and nearly so."""
     right = PROTECTIONS[name]
-    probe = made.probe(torch=torch)
+    probe = probe_for(KINDS[kind])
     for pair in (made.whole(right, probe, 1), made.partial(right, probe, 1)):
         plain = pair.plain(right)
         apart = np.linalg.norm(plain[1] - plain[0])
@@ -163,9 +189,18 @@ def test_canaries_stay_within_the_claim_without_noise(name: str, torch: bool) ->
 
 def test_partial_canaries_are_neighbours() -> None:
     for right in PROTECTIONS.values():
-        pair = made.partial(right, made.probe(torch=True), 1)
+        pair = made.partial(right, probe_for(KINDS["torch"]), 1)
         assert torch.equal(pair.minus.inputs, pair.plus.inputs)
         assert (pair.minus.labels != pair.plus.labels).sum() == 1
+
+
+def test_any_module_can_be_audited() -> None:
+    bare = Target(
+        TorchMaker(lambda: nn.Sequential(nn.Flatten(), nn.Linear(9, 3, bias=False))), (1, 3, 3), 3
+    )
+    result = audit(Sharded(records_per_shard=2), trials=20, noise=SimulatedNoise(1), target=bare)
+    assert result.passed
+    assert result.noise[-1].name == "noise of layer 1.weight"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import numpy as np
 from noisemarket.federated.protections import Protection, Upload, UploadTask
 from noisemarket.privacy.noise import add_noise
 from noisemarket.privacy.zcdp import Neighbours
-from noisemarket.study.audit import setting
+from noisemarket.study.audit import FEW, setting
 
 _NEVER = 2.0**20  # no update is so long
 
@@ -151,7 +151,7 @@ def _clips(right: Protection) -> bool:
 
 
 def _averages(right: Protection) -> bool:
-    return _clips(right) and right.parts(8) > 1
+    return _clips(right) and right.parts(FEW) > 1
 
 
 def _has_steps(right: Protection) -> bool:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 WEAK = 0.8
 """Share of the claim that a good canary proves of a right protection at least."""
+_SIDE, _CLASSES = 28, 10
 
 
 def audit(
@@ -34,18 +35,25 @@ def audit(
     as_json: opt.Json = False,
 ) -> int:
     """Attack the protection that runs in training, and compare what leaks with what is claimed."""
+    from noisemarket.federated.features import Edges
+    from noisemarket.federated.models.linear import LinearMaker
+    from noisemarket.market.orders import network_of
     from noisemarket.privacy.noise import KeyedNoise, SimulatedNoise
     from noisemarket.scenario import account
-    from noisemarket.study.audit import Audit
+    from noisemarket.study.audit import Audit, Target
 
     scenario = load(file, preset, settings, seed)
+    target = Target(LinearMaker(_CLASSES, Edges.dimension), (Edges.dimension,), _CLASSES)
+    if scenario.training.model == "cnn":
+        network = network_of(scenario.training, _CLASSES, _SIDE)
+        target = Target(network, (1, _SIDE, _SIDE), _CLASSES)
     attack = Audit(
         account.protection_of(scenario),
         sigma=sigma,
         trials=trials,
         delta=scenario.privacy.delta,
         seed=scenario.seed,
-        torch=scenario.training.model == "cnn",
+        target=target,
     )
     secure = scenario.privacy.noise == "secure"
     noise = KeyedNoise(KeyedNoise.new_key()) if secure else SimulatedNoise(scenario.seed)

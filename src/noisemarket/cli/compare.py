@@ -253,7 +253,8 @@ def _trained(
                 announce(scenario, total - done, workers)
                 begun = True
             bar.update(line, completed=done, total=total)
-            step_done(bar, f"trained {done} of {total}")
+            if done:
+                step_done(bar, f"trained {done} of {total}")
 
         comparison.train(workers=workers, stop=stop, watch=watch)
     return comparison

@@ -58,6 +58,7 @@ def reproduce(
 
     from noisemarket.market.run_folder import RunFolder
     from noisemarket.show.reproduction_page import PAGE, write_reproduction
+    from noisemarket.show.style import name_of
     from noisemarket.study.reproduce import ITERATIONS, OWNERS, Study, own_game, presets
 
     words = ["--seeds", str(seeds)]
@@ -81,9 +82,9 @@ def reproduce(
             def advance(title: str, learner: str) -> None:
                 nonlocal played
                 played += 1
-                bar.update(line, advance=1, description=f"reproducing, {title}, {learner}")
+                bar.update(line, advance=1, description=f"reproducing, {title}, {name_of(learner)}")
                 if played % seeds == 0:
-                    step_done(bar, f"Played {played} of {study.runs}: {title}, {learner}.")
+                    step_done(bar, f"Played {played} of {study.runs}: {title}, {name_of(learner)}.")
 
             study = Study(games, seeds, workers, advance, stop)
             bar.update(line, total=study.runs)

@@ -412,13 +412,14 @@ def _baselines(
             same = name == baselines.MARKET
             words = "the same contracts again" if same else name_of(mechanism or name)
             lines[name] = words, bar.add_task(words, total=rounds * count)
+    several = {task.name for task in tasks if task.draw > 1}
 
     def told(task: Draw, result: RoundResult) -> None:
         words, line = lines[task.name]
-        words = f"{words}, {_accuracy(result)}"
-        bar.update(line, advance=1, description=words)
+        bar.update(line, advance=1, description=f"{words}, {_accuracy(result)}")
         if result.number == rounds:
-            step_done(bar, f"Trained for comparison: {words}.")
+            which = f", draw {task.draw} of {draws}" if task.name in several else ""
+            step_done(bar, f"Trained for comparison: {words}{which}, {_accuracy(result)}.")
 
     try:
         return baselines.train_baselines(folder, outcome, tasks, told, workers, stop)

@@ -283,7 +283,11 @@ class UploadInspector:
         self._owners = sorted(contracts)
         self._rows = {owner: row for row, owner in enumerate(self._owners)}
         sigma = np.array([contracts[owner].sigma for owner in self._owners], dtype=np.float64)
-        bounds = np.array([self._reach(owner) for owner in self._owners], dtype=np.float64)
+        reach = [  # the greatest length of an upload without its noise, by its contract
+            self._protections[owner].stated_reach(contracts[owner].protection_settings)
+            for owner in self._owners
+        ]
+        bounds = np.array(reach, dtype=np.float64)
         steps = np.array([self._protections[owner].noise_in_steps for owner in self._owners], bool)
         kept = dict(arrays or {})
         self._noise = NoiseWatch(sigma, bounds, steps, false_alarm, rounds, dimension, seed, kept)
@@ -345,11 +349,6 @@ class UploadInspector:
         self._report(owner, round_number, reason, evidence)
         return reason
 
-    def _reach(self, owner: int) -> float:
-        """The greatest length of an owner's upload without its noise, by its contract."""
-        protection, stated = self._protections[owner], self._contracts[owner].protection_settings
-        return protection.stated_reach(stated)
-
     def _longest(self, uploads: Mapping[int, Upload]) -> dict[str, float]:
         """How long an update may be under each protection, judged by all uploads of the round."""
         groups: dict[str, dict[int, Upload]] = {}
@@ -389,12 +388,8 @@ def _told(finding: UploadFinding) -> dict[str, Any]:
     del values["reason"]
     for name in ("statistic", "lowest", "highest"):
         if math.isfinite(values[name]):
-            values[name] = _digits(values[name])
+            values[name] = float(f"{values[name]:.6g}")
     return plain(values)
-
-
-def _digits(value: float) -> float:
-    return float(f"{value:.6g}")
 
 
 def _read(fields: Mapping[str, Any]) -> Evidence:

@@ -174,21 +174,6 @@ def _steps(
             return (yield from file.following(job.steps(file.watching(watch), resumed)))
 
 
-class _LapClock:
-    """What each step took, in seconds."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._since = time.monotonic()
-
-    def so_far(self) -> float:
-        return time.monotonic() - self._since
-
-    def lap(self, step: str) -> None:
-        self.laps[step] = self.so_far()
-        self._since = time.monotonic()
-
-
 @dataclass(frozen=True)
 class _Closing:
     """The settlement: events to tell once the owners know, payments and breaches by owner."""
@@ -215,7 +200,13 @@ class _OpenJob:
 
     def steps(self, watch: Watch, resumed: bool) -> Steps:
         scenario, manifest, curator = self.market.scenario, self.manifest, self.curator
-        clock, budget = _LapClock(), budget_of(scenario)
+        budget, seconds, since = budget_of(scenario), dict[str, float](), time.monotonic()
+
+        def lap(step: str) -> None:
+            nonlocal since
+            now = time.monotonic()
+            seconds[step] = now - since
+            since = now
 
         environment, description = self.market.environment, self.market.order.job.data.description
         work, levels = work_of(scenario, len(environment), description), environment.levels
@@ -234,7 +225,7 @@ class _OpenJob:
         moved = (deals.saving != agreed.saving) | (deals.payment != agreed.payment)
         amounts = prices(levels.payments)
         total = sum(amounts[level] for level in deals.payment)
-        played = clock.so_far()
+        played = time.monotonic() - since
         order = self.owners.channel.prepare(self.market.under(deals), manifest.job)
         checkpoint = Checkpoint(self.folder.curator / CHECKPOINT, order.fingerprint)
         state = self._state(order, checkpoint)
@@ -254,7 +245,7 @@ class _OpenJob:
         self.ledger.append([entries.opened(manifest.job, most, curator.public_hex, keys, **about)])
         yield events.Opened(manifest.job, len(keys), order.plan.rounds, budget, resumed)
         yield events.Negotiated(len(deals), trades, int(moved.sum()), total, played)
-        clock.lap("negotiate")
+        lap("negotiate")
 
         drafts = self._drafts(order, deals, keys, invitation)
         if state.rounds_done:  # owners that have not signed by then take no part
@@ -264,14 +255,14 @@ class _OpenJob:
         yield from [events.LeftOut(*one) for one in self.owners.left_out.items()]
         if not contracts:
             raise NobodySigned("No owner has signed a contract.")
-        clock.lap("sign")
+        lap("sign")
 
         begun = RoundBeginning(self.ledger, manifest.job)
         inspector, statements = yield from self._train(order, contracts, state, checkpoint, begun)
-        clock.lap("train")
+        lap("train")
 
         closing = self._settle(contracts, state, inspector, statements)
-        clock.lap("settle")
+        lap("settle")
         yield from closing.events
         rows = self._rows(order, deals, statements, closing, Contributions(order, state.kept))
         shares = order.plan.shares
@@ -294,7 +285,7 @@ class _OpenJob:
             head=closing.head,
             currency=currency,
             simulated_owners=simulated,
-            seconds=clock.laps,
+            seconds=seconds,
             negotiation=negotiation,
             order=order,
             statements=statements,

@@ -342,7 +342,12 @@ def within_budget(
     if budget is None:
         return contracts
     cost = np.array(prices(environment.levels.payments), dtype=object)[contracts.payment]
-    worth = _gains(environment, contracts) / np.maximum(cost.astype(float), 1.0)
+    gain = np.zeros(len(contracts))  # over no trade
+    for some in environment.slices():
+        row = np.arange(some.stop - some.start)
+        gains = environment.curator_side(-1, some).gains()
+        gain[some] = gains[row, contracts.saving[some], contracts.payment[some]]
+    worth = gain / np.maximum(cost.astype(float), 1.0)
     taken, left = np.ones(len(contracts), dtype=bool), budget
     for index in np.argsort(-worth, kind="stable"):
         if cost[index] <= left:
@@ -360,16 +365,6 @@ def budget_of(scenario: Scenario) -> int | None:
     """The curator's budget in micro-units."""
     given = scenario.market.budget
     return None if given == "none" else to_micro(float(given), "market.budget")
-
-
-def _gains(environment: Environment, contracts: Contracts) -> np.ndarray:
-    """What each contract brings the curator, over no trade."""
-    out = np.zeros(len(contracts))
-    for some in environment.slices():
-        row = np.arange(some.stop - some.start)
-        gains = environment.curator_side(-1, some).gains()
-        out[some] = gains[row, contracts.saving[some], contracts.payment[some]]
-    return out
 
 
 @dataclass(frozen=True)

@@ -257,10 +257,17 @@ class ChannelAsker(Asker):
             for index, batch in quotes.items()
         }
 
+        sizes = {(one.first, len(one)) for one in quotes.values()}
+        savings = rules.levels.shape[0]
+
         def moves(reply: Proposals) -> Any:
             return np.stack([reply.batch.proposals, reply.batch.signed.astype(np.int64)])
 
-        found = self._answers(questions, Proposals, moves, _fitting(rules, quotes))
+        def fit(reply: Proposals) -> bool:
+            batch = reply.batch
+            return (batch.first, len(batch)) in sizes and int(batch.proposals.max()) < savings
+
+        found = self._answers(questions, Proposals, moves, fit)
         return {
             index: ProposalBatch(quotes[index].first, one[0], one[1].astype(bool))
             for index, one in found.items()
@@ -287,18 +294,6 @@ class ChannelAsker(Asker):
             kept: dict[str, Any] = {str(i): np.asarray(value(one)) for i, one in found.items()}
             save_arrays(file, name=np.array(name), **kept)
         return _read(file, name)
-
-
-def _fitting(rules: GameRules, quotes: Mapping[int, QuoteBatch]) -> Callable[[Proposals], bool]:
-    """Whether proposals fit a game, as far as their number and levels go."""
-    sizes = {(one.first, len(one)) for one in quotes.values()}
-    savings = rules.levels.shape[0]
-
-    def fit(reply: Proposals) -> bool:
-        batch = reply.batch
-        return (batch.first, len(batch)) in sizes and int(batch.proposals.max()) < savings
-
-    return fit
 
 
 def _negotiation(environment: Environment, options: RunOptions, names: list[str]) -> bytes:

@@ -163,11 +163,7 @@ def hear_quote(
 
 
 class BisectionOwner(OwnerPlayer):
-    """The player of the only owner of a side, in a bisection: one interaction a message.
-
-    The curator sends what it would quote for every proposal; the owner makes one, and says whether
-    it signs. The negotiation is over when a deal stands, after some 20 messages at most.
-    """
+    """The player of the only owner of a side, in a bisection: one interaction a message."""
 
     def __init__(self, side: OwnerSide, window: int) -> None:
         super().__init__(side.levels.shape, window)
@@ -219,11 +215,10 @@ class BisectionCurator(CuratorPlayer):
 def bargain_all(
     wants: Wants, limits: IntArray, most: int, deals: IntArray, messages: IntArray
 ) -> None:
-    """Play all pairs, one after the other, each until a deal stands, in ``most`` interactions.
+    """Play all pairs, each until a deal stands, in ``most`` interactions.
 
-    A row each of ``wants``, and of ``limits``, the highest payment levels that the curator signs.
-    Enters what was signed last into ``deals``, 0 and 0 for no trade, and counts interactions in
-    ``messages``.
+    ``limits`` are the highest payment levels that the curator signs. Enters what was signed last
+    into ``deals``, 0 and 0 for no trade, and counts interactions in ``messages``.
     """
     savings = limits.shape[1]
     for pair in range(len(limits)):

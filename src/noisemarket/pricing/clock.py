@@ -278,10 +278,7 @@ class Sellers:
         return len(self._all)
 
     def added(self) -> FloatArray:
-        """What an owner of each size adds to the quality if all others sell, over the most of any.
-
-        By public figures alone, so that no answer of any owner can change it.
-        """
+        """What an owner of each size adds to the quality if all others sell, over the most."""
         every, one = self._sums(self._all), self._in - self._out
         added = np.maximum(self._joint.quality(every) - self._joint.quality(every - one), 0.0)
         most = float(added.max())
@@ -362,11 +359,10 @@ def price_levels(payment_levels: int) -> list[int]:
 class FallingPrices:
     """What owners of each size are asked about at each step: payment levels that never rise.
 
-    With one price all are asked about the same payment level. With scores, what owners are offered
-    falls in proportion to their scores: all begin at the highest payment, and the offers of owners
-    that add less to the model fall faster. Scores, from 0 to 1, follow from public figures and are
-    fixed before the first price, so no answer changes them. With ``keep_all`` owners whose score is
-    too low for the lowest price are still offered that, rather than nothing.
+    All begin at the highest payment, and the offers of owners that add less to the model fall
+    faster. Scores, from 0 to 1, follow from public figures and are fixed before the first price, so
+    no answer changes them. With ``keep_all`` owners whose score is too low for the lowest price are
+    still offered that, rather than nothing.
     """
 
     def __init__(self, payment_levels: int, scores: FloatArray, *, keep_all: bool) -> None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
-from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -46,6 +45,7 @@ from noisemarket.pricing.rule import (
     Rule,
     Settings,
     Stream,
+    compiled_functions,
     find_rule,
     seeds,
 )
@@ -84,8 +84,7 @@ class Learned(Mechanism):
         if asker is not None:
             rules = game_rules(environment, self.rule, config, messages_of(config))
             return play_by_quotes(environment, rules, asker, options)
-        # Numba is slow to import, and most markets do not learn; here, before threads want it.
-        import_module("noisemarket.pricing.learning")
+        compiled_functions()  # imported here, before threads want it
         savings, payments = environment.levels.shape
         cells = savings * payments
         keep = owners * cells <= POLICIES_KEPT_UP_TO

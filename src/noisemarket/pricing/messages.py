@@ -219,7 +219,6 @@ class _Player:
         self.deals = RecentDeals.none()
 
     def deal(self) -> tuple[int, int]:
-        """The saving and the payment that the pair has agreed to."""
         return self.deals.usual()
 
 
@@ -244,10 +243,8 @@ class OwnerPlayer(_Player, ABC):
 
     @abstractmethod
     def _move(self, quotes: IntArray, signs: BoolArray) -> tuple[int, int, bool]:
-        """Play one interaction, given the curator's answers in every state.
-
-        Gives the proposal, the quote, and whether both sign.
-        """
+        """Play one interaction, given the curator's answers in every state; gives the proposal, the
+        quote, and whether both sign."""
 
     @abstractmethod
     def _memory(self) -> State:

@@ -11,7 +11,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +22,7 @@ from noisemarket.game.levels import FloatArray, IntArray
 from noisemarket.game.sides import scrambled
 from noisemarket.parts import Parts
 
-if TYPE_CHECKING:  # Numba is slow to import, and most markets do not learn
+if TYPE_CHECKING:
     from noisemarket.pricing.learning import Numbers
 
 GOLDEN = 0x9E3779B97F4A7C15
@@ -36,14 +38,18 @@ def seeds(play_seed: int) -> tuple[int, int]:
     return mix(play_seed ^ GOLDEN), mix((play_seed + 1) % 2**64 ^ GOLDEN)
 
 
+@cache
+def compiled_functions() -> Any:
+    """The module ``learning``: Numba is slow to import, and most markets do not learn."""
+    return import_module("noisemarket.pricing.learning")
+
+
 class Stream:
     """The stream of one pair. ``state`` holds its four words."""
 
     def __init__(self, seed: int, key: int) -> None:
-        from noisemarket.pricing import learning  # Numba is slow to import
-
-        self._learning, self.state = learning, np.empty((1, 4), np.uint64)
-        learning.seed_stream(self.state, 0, np.uint64(seed), np.uint64(key))
+        self._learning, self.state = compiled_functions(), np.empty((1, 4), np.uint64)
+        self._learning.seed_stream(self.state, 0, np.uint64(seed), np.uint64(key))
 
     def for_owner(self) -> float:
         return float(self._learning.upper_uniform(self.state, 0))
@@ -157,9 +163,8 @@ class Rule(ABC):
 
 def draw(policy: FloatArray, uniform: float) -> int:
     """The action that a uniform number in [0, 1) picks from a distribution over actions."""
-    from noisemarket.pricing import learning
-
-    return int(learning.draw(policy[None], 0, len(policy), uniform, int(np.argmax(policy))))
+    greedy = int(np.argmax(policy))
+    return int(compiled_functions().draw(policy[None], 0, len(policy), uniform, greedy))
 
 
 class CompiledRule(Rule):
@@ -179,31 +184,24 @@ class CompiledRule(Rule):
 
     @classmethod
     def numbers(cls, settings: Settings) -> Numbers:
-        from noisemarket.pricing.learning import Numbers
-
-        given = {name: float(getattr(settings, name)) for name in Numbers._fields[1:]}
+        kind: type[Numbers] = compiled_functions().Numbers
+        given = {name: float(getattr(settings, name)) for name in kind._fields[1:]}
         if cls.lose_ratio is not None:
             given["lose_ratio"] = cls.lose_ratio
-        return Numbers(cls.family, **given)
+        return kind(cls.family, **given)
 
     def act(self, state: int, uniform: float) -> int:
-        from noisemarket.pricing import learning
-
         rule, actions = self.numbers(self.settings), self.values.shape[1]
-        return int(learning.act(rule, self._policy, self.best, state, actions, uniform))
+        return int(compiled_functions().act(rule, self._policy, self.best, state, actions, uniform))
 
     def act_everywhere(self, uniforms: FloatArray) -> IntArray:
-        from noisemarket.pricing import learning
-
         out = np.empty((len(uniforms), len(self.values)), np.int64)
         rule = self.numbers(self.settings)
-        learning.act_everywhere(rule, self._policy, self.best, uniforms, out)
+        compiled_functions().act_everywhere(rule, self._policy, self.best, uniforms, out)
         return out
 
     def learn(self, state: int, action: int, reward: float, next_state: int, t: int) -> None:
-        from noisemarket.pricing import learning
-
-        learning.learn(
+        compiled_functions().learn(
             self.numbers(self.settings),
             *(self.values, self._policy, self.total, self.best, self.visits),
             *(state, self.values.shape[1], action, reward, next_state, t),

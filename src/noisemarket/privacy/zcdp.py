@@ -133,7 +133,8 @@ def gaussian_rho_for_epsilon(epsilon: float, delta: float) -> float:
 def sigma_for_epsilon(sensitivity: float, epsilon: float, delta: float, rounds: int) -> float:
     """The noise of each of ``rounds`` Gaussian releases that together have this exact epsilon."""
     _non_negative("sensitivity", sensitivity)
-    _count("rounds", rounds)
+    if not (1 <= rounds <= MOST and rounds == int(rounds)):
+        raise BadInput("rounds", rounds, f"give a whole number from 1 to {MOST:,}.")
     rho = gaussian_rho_for_epsilon(epsilon, delta) / rounds
     if rho == 0.0:
         raise BadInput("epsilon", epsilon, "needs more noise than a number can hold: raise it.")
@@ -231,12 +232,6 @@ def _root(function: Callable[[float], float], low: float, high: float) -> float:
 def _non_negative(field: str, value: float, *, infinity: bool = False) -> float:
     if not value >= 0.0 or (math.isinf(value) and not infinity):
         raise BadInput(field, value, "give a finite number, 0 or more.")
-    return value
-
-
-def _count(field: str, value: int) -> int:
-    if not (1 <= value <= MOST and value == int(value)):
-        raise BadInput(field, value, f"give a whole number from 1 to {MOST:,}.")
     return value
 
 

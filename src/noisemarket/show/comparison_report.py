@@ -141,7 +141,7 @@ def game_table(rows: Sequence[Mapping[str, Any]], currency: str = UNITS) -> Tabl
         if changed:
             times = [recovered(Recovery(**one)) for one in row["recovery"]]
             cells.append(", ".join(times) or "-")
-        table.add_row(row["mechanism"], *cells)
+        table.add_row(name_of(row["mechanism"]), *cells)
     return table
 
 

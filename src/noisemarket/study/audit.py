@@ -2,9 +2,12 @@
 
 A canary is a pair of neighbours, as far apart as the claim allows. Both go through
 ``Protection.upload`` like any records: the auditor may choose the model, the weights it starts from
-and all records, because the claim holds for any of them. The model is a probe, linear with two
-classes, that starts from 0: a record's gradient is the record for one class and its opposite for
-the other, so the worst case is met exactly.
+and all records, because the claim holds for any of them. Two models serve:
+
+- a probe, a linear model of two classes that starts from 0: a record's gradient is the record for
+  one class and its opposite for the other, so the worst case is met exactly;
+- the model that is really trained, from weights at which a record's two labels pull in opposite
+  directions.
 
 The attack guesses which neighbour, ``-`` or ``+``, an upload came from. A false positive takes
 ``-`` for ``+``, a false negative the other way round. Under mu-GDP no test has a false positive
@@ -17,21 +20,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.models.linear import LinearMaker
-from noisemarket.federated.models.model import Model, Records
+from noisemarket.federated.models.linear import LinearMaker, LinearModel
+from noisemarket.federated.models.model import Flat, Model, ModelMaker, Records
 from noisemarket.federated.protections import Protection, UploadTask
 from noisemarket.formats import plain
 from noisemarket.privacy.noise import LARGEST, NoiseSource, SecureNoise, SimulatedNoise
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon
 
 FloatArray = NDArray[np.float64]
-Watch = Callable[[int], object]
 
 UNCLAIMED_SIGMA = 0.6
 """Default where nothing is claimed: no trade's noise in the default scenario."""
@@ -39,6 +41,8 @@ LEAST_SIGMA = 2.0**-16
 """Noise much finer than the floats of a network's weights is rounded off."""
 MOST = 4096
 """Largest number of shards, or of records in a shard or batch, that is audited."""
+FEW = 8
+"""Records of the owner with the real network, at most."""
 BATCHES, SHARDS = 4, 4
 """Steps of DP-SGD (with a single one, wrong noise per step cannot show), and full shards, where
 their number follows from the records."""
@@ -46,6 +50,14 @@ WIDTH = 1024
 """Inputs of the probe, which has twice as many weights."""
 SILENT_UPLOADS = math.ceil(80_000 / (2 * WIDTH))
 """Uploads for the noise check of several steps: 80,000 values are enough to find 2 % missing."""
+
+
+class Target(NamedTuple):
+    """The model that is really trained: how to make it, the shape of an input, its classes."""
+
+    maker: ModelMaker = LinearMaker(10, 200)
+    shape: tuple[int, ...] = (200,)
+    classes: int = 10
 
 
 @dataclass(frozen=True)
@@ -130,8 +142,8 @@ class Audit:
 
     ``sigma`` is the noise of every canary, by default that at which the claim is ``mu``; at 2.5,
     wrong noise shows best. ``trials`` are uploads of each neighbour, ``confidence`` is the least
-    probability that a right protection passes, over all canaries. With ``torch`` the probe is a
-    PyTorch module. The protection need not be one of this package.
+    probability that a right protection passes, over all canaries. The protection need not be one
+    of this package.
 
     Example:
         ::
@@ -150,7 +162,7 @@ class Audit:
         confidence: float = 0.999,
         delta: float = 1e-5,
         seed: int = 1,
-        torch: bool = False,
+        target: Target | None = None,
     ) -> None:
         limits = f"from {LEAST_SIGMA:.2g} to {LARGEST:.0f}: less noise is rounded off"
         for name, value, sound, remedy in (
@@ -169,17 +181,22 @@ class Audit:
                 raise BadInput(name, value, f"audit at most {MOST}: the code is the same.")
         self.protection, self.trials, self.confidence = protection, trials, confidence
         self.delta, self._sigma, self._mu = delta, sigma, mu
-        self.probe = probe(torch=torch)
-        self.claimed = math.isfinite(protection.sensitivity(1, 1, Neighbours.REPLACE_ONE))
-        self.silent = silent(protection, self.probe)
-        self.canaries = whole(protection, self.probe, seed), partial(protection, self.probe, seed)
-        for pair in (self.silent, *self.canaries):
-            self.sigma_of(pair)  # refused here if it cannot be
-        ordinary = np.random.default_rng(seed).random((1, WIDTH))
-        minus, plus = _probe_pair("", self.probe, ordinary, [[1], [0]]).plain(protection)
-        if np.array_equal(minus, plus):
-            remedy = "an ordinary record does not move the model: nothing to find."
-            raise BadInput("protection", protection.name, remedy)
+        target = target or Target()
+        model = target.maker(seed)
+        with model.one_thread():
+            probe = probe_for(model)
+            self.claimed = math.isfinite(protection.sensitivity(1, 1, Neighbours.REPLACE_ONE))
+            self.silent = silent(protection, probe)
+            self.sigma_of(self.silent)  # refused here if it cannot be
+            goal = protection.sensitivity(len(model), few(protection), Neighbours.REPLACE_ONE)
+            enough = goal if self.claimed else 20.0 * (sigma or UNCLAIMED_SIGMA)
+            self.canaries = (
+                whole(protection, probe, seed),
+                partial(protection, probe, seed),
+                network(protection, model, target, enough, seed),
+            )
+        for pair in self.canaries:
+            self.sigma_of(pair)
 
     @property
     def uploads(self) -> int:
@@ -200,31 +217,30 @@ class Audit:
         return sensitivity / mu
 
     def _sensitivity(self, pair: Pair) -> float:
-        records = len(pair.plus)
-        return self.protection.sensitivity(len(self.probe), records, Neighbours.REPLACE_ONE)
+        """How far the protection lets the two neighbours be apart."""
+        dimension, records = len(pair.model), len(pair.plus)
+        return self.protection.sensitivity(dimension, records, Neighbours.REPLACE_ONE)
 
     def run(
-        self, noise: NoiseSource | None = None, watch: Watch = lambda more: None
+        self, noise: NoiseSource | None = None, watch: Callable[[int], object] = lambda more: None
     ) -> AuditResult:
         """Attack, and compare what is proven with what is claimed; by default with secure noise.
 
         ``watch`` is called with the number of uploads since its last call.
         """
         source = SecureNoise() if noise is None else noise
-        layers = self.probe.layers()
+        layers = self.canaries[-1].model.layers()
         # Canaries; the noise of layers, of steps and of repeats.
         alpha = (1.0 - self.confidence) / (len(self.canaries) + len(layers) + 2)
         findings: list[Finding] = []
-        with self.probe.one_thread():
+        with self.silent.model.one_thread():
             checks = self._steps_noise(source.stream(0), alpha, watch)
-            squares = np.zeros(len(self.probe))
             for number, pair in enumerate(self.canaries, start=1):
                 finding, left = self._attack(pair, source.stream(number), alpha, watch)
                 findings.append(finding)
-                squares += left
-        for layer, here in layers.items():
-            degrees = 2 * len(self.canaries) * self.trials * (here.stop - here.start)
-            checks.append(noise_check(f"layer {layer}", float(squares[here].sum()), degrees, alpha))
+        for layer, here in layers.items():  # of the network, which comes last
+            degrees = 2 * self.trials * (here.stop - here.start)
+            checks.append(noise_check(f"layer {layer}", float(left[here].sum()), degrees, alpha))
         hidden = self.protection.protects(Neighbours.REPLACE_ONE, len(self.silent.minus))
         return AuditResult(
             protection=self.protection.name,
@@ -238,14 +254,16 @@ class Audit:
             noise=tuple(checks),
         )
 
-    def _steps_noise(self, noise: NoiseSource, alpha: float, watch: Watch) -> list[NoiseCheck]:
+    def _steps_noise(
+        self, noise: NoiseSource, alpha: float, watch: Callable[[int], object]
+    ) -> list[NoiseCheck]:
         """The noise of an owner that has nothing to tell, over as many steps as its records make.
 
         Differences of neighbouring uploads, over sqrt(2), must be as large as the noise itself:
         where noise repeats, they are not.
         """
         pair, sigma = self.silent, self.sigma_of(self.silent)
-        seen = np.empty((SILENT_UPLOADS, len(self.probe)))
+        seen = np.empty((SILENT_UPLOADS, len(pair.model)))
         for number in range(SILENT_UPLOADS):
             task = pair.task(pair.plus, sigma, noise.stream(number))
             seen[number] = self.protection.upload(task)
@@ -259,7 +277,7 @@ class Audit:
         ]
 
     def _attack(
-        self, pair: Pair, noise: NoiseSource, alpha: float, watch: Watch
+        self, pair: Pair, noise: NoiseSource, alpha: float, watch: Callable[[int], object]
     ) -> tuple[Finding, FloatArray]:
         """Upload both neighbours ``trials`` times, and guess which of them each upload is of.
 
@@ -335,27 +353,39 @@ def epsilon_of(mu: float, delta: float) -> float:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two neighbours: the same owner with the canary planted as ``-`` and as ``+``."""
+    """Two neighbours: the same owner with the canary planted as ``-`` and as ``+``.
+
+    ``order_seed`` fixes the order of batches, which must not matter to the claim.
+    """
 
     canary: str
     model: Model
+    start: Flat
     minus: Records
     plus: Records
+    order_seed: int = 0
 
     def task(self, side: Records, sigma: float, noise: NoiseSource) -> UploadTask:
         """What a protection is to upload for one of the two neighbours."""
-        start = np.zeros(len(self.model), np.float32)
-        return UploadTask(self.model, start, side, sigma, noise, np.random.SeedSequence(0))
+        seed = np.random.SeedSequence(self.order_seed)
+        return UploadTask(self.model, self.start, side, sigma, noise, seed)
 
     def plain(self, protection: Protection) -> FloatArray:
         """Both uploads without noise, (2, dimension): what the attack has to tell apart."""
         tasks = (self.task(side, 0.0, SimulatedNoise(0)) for side in (self.minus, self.plus))
         return np.stack([protection.upload(task).astype(np.float64) for task in tasks])
 
+    def distance(self, protection: Protection) -> float:
+        """How far these are apart; 0 where that is no number."""
+        minus, plus = self.plain(protection)
+        with np.errstate(invalid="ignore"):
+            apart = float(np.linalg.norm(plus - minus))
+        return apart if np.isfinite(apart) else 0.0
 
-def probe(*, torch: bool = False) -> Model:
-    """The model of all canaries, in NumPy or, through the code of every network, in PyTorch."""
-    if not torch:
+
+def probe_for(model: Model) -> Model:
+    """The probe that goes through the same code as this model."""
+    if isinstance(model, LinearModel):
         return LinearMaker(2, WIDTH)(0)
     from torch import nn
 
@@ -367,6 +397,14 @@ def probe(*, torch: bool = False) -> Model:
 def setting(protection: Protection, name: str, default: float) -> float:
     """A setting of a protection by name, or the default."""
     return float(getattr(protection, name, default))
+
+
+def few(protection: Protection) -> int:
+    """Records of the owner with the real model: no second one in the canary's shard."""
+    if setting(protection, "records_per_shard", 1) > 1:
+        return 1
+    fixed = protection.parts(1)  # however few records an owner has
+    return min(FEW, fixed) if fixed > 1 else FEW
 
 
 def whole(protection: Protection, probe: Model, seed: int) -> Pair:
@@ -395,6 +433,38 @@ def silent(protection: Protection, probe: Model) -> Pair:
     """An owner of records without gradient: its upload is the noise alone, over several steps."""
     count, _ = _owner(protection)
     return _probe_pair("silent", probe, np.zeros((count, WIDTH)), [[0] * count] * 2)
+
+
+def network(protection: Protection, model: Model, target: Target, enough: float, seed: int) -> Pair:
+    """The model that is trained, and an owner of a few records, one of which is the canary.
+
+    It starts where for the canary two labels are as likely and the others impossible: then the two
+    labels' gradients are opposite in every layer. The canary's input is made larger until the
+    uploads are ``enough`` apart; the other inputs stay as they are.
+    """
+    count = few(protection)
+    inputs = np.random.default_rng(seed).random((count, *target.shape), np.float32)
+    first = model.first_weights()
+    scores = np.full(target.classes, -50.0, np.float32)
+    scores[:2] = 0.0
+    labels = [i % 2 for i in range(1, count)]
+    best: tuple[float, Pair | None] = 0.0, None
+    for power in range(12):
+        bright = np.concatenate((inputs[:1] * np.float32(2.0**power), inputs[1:]))
+        start = model.aim(first, bright[:1], scores)
+        minus, plus = (model.records(bright, np.array([label, *labels])) for label in (1, 0))
+        pair = Pair("network", model, start, minus, plus, seed)
+        try:
+            apart = pair.distance(protection)
+        except BadInput:  # so bright that the update is no longer one; earlier ones are kept
+            break
+        if apart > best[0]:
+            best = apart, pair
+        if apart >= 0.97 * enough:
+            break
+    if best[1] is None:
+        raise BadInput("model", type(model).__name__, "no record moves it: nothing to find.")
+    return best[1]
 
 
 def _owner(protection: Protection) -> tuple[int, float]:
@@ -430,4 +500,4 @@ def _directions(seed: int, count: int) -> FloatArray:
 def _probe_pair(canary: str, probe: Model, vectors: FloatArray, labels: list[list[int]]) -> Pair:
     inputs = vectors.astype(np.float32)
     minus, plus = (probe.records(inputs, np.array(some)) for some in labels)
-    return Pair(canary, probe, minus, plus)
+    return Pair(canary, probe, np.zeros(len(probe), np.float32), minus, plus)

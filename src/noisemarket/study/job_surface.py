@@ -88,7 +88,8 @@ def with_surface(
     text, points, off = _measure(scenario, data, betas, workers, stop, watch)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomic(file, text)
-    remark = f"Surface {file}: measured for this job by {points} trainings ({off:.1f} points off)."
+    fit = f"which it fits to {off:.1f} points of accuracy (root mean square)"
+    remark = f"Surface {file}: measured for this job by {points} trainings, {fit}."
     return JobSurface(_named(scenario, str(file)), True, remark, True)
 
 

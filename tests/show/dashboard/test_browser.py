@@ -425,6 +425,7 @@ def test_every_page_fits_its_screen_and_can_be_read(
             assert page.locator(".scroll").evaluate_all(CUT) == [], name
         assert page.evaluate("document.documentElement.scrollWidth") <= SCREENS[screen][0], name
         assert page.evaluate(UNNAMED) == [], name
+        assert "NaN" not in page.locator("main").inner_text(), name
         assert page.evaluate(FAINT) == [], name
         assert page.locator("h1").count() == (0 if name == "missing" else 1), name
         page.screenshot(path=PICTURES / f"{name}-{screen}.png", full_page=True)

@@ -41,6 +41,15 @@ def test_the_list_of_runs(get: Get, runs: Path) -> None:
     }  # fmt: skip
 
 
+def test_an_audit_is_listed_as_one(tmp_path: Path) -> None:
+    folder = tmp_path / "leaks"
+    folder.mkdir()
+    (folder / "scenario.toml").write_text('preset = "market"')
+    (folder / "status.json").write_text('{"state": "complete", "passed": true}')
+    (one,) = RunStore(tmp_path).listing()
+    assert one["kind"] == "audit"
+
+
 def test_a_stopped_run_has_the_accuracy_of_its_last_round(runs: Path, tmp_path: Path) -> None:
     folder = tmp_path / "market"
     shutil.copytree(runs / "market", folder)

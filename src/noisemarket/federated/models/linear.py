@@ -194,6 +194,11 @@ class LinearModel(Model):
             losses = np.log(np.exp(scores).sum(axis=0, dtype=np.float64)) - own
             return right, float(losses.sum())
 
+    def aim(self, weights: Flat, inputs: NDArray[np.float32], scores: NDArray[np.float32]) -> Flat:
+        x = inputs[0]
+        lacking = scores - self._rows(weights) @ x
+        return weights + np.outer(lacking, x / np.dot(x, x)).reshape(-1)
+
     def _rows(self, weights: Flat) -> Flat:
         return weights.reshape(-1, self.dimension)
 

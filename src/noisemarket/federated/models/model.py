@@ -104,6 +104,10 @@ class Model(ABC):
     ) -> tuple[int, float]:
         """The number of right answers, and the sum of the losses."""
 
+    @abstractmethod
+    def aim(self, weights: Flat, inputs: NDArray[np.float32], scores: NDArray[np.float32]) -> Flat:
+        """Other weights, at which a single input has these scores if possible: for audits."""
+
     def reseed(self, seed: np.random.SeedSequence) -> None:  # noqa: B027 - most draw nothing
         """Set what a model draws while it trains, as by dropout."""
 

@@ -255,7 +255,7 @@ class RunStore:
         if "mechanisms" in status:
             return "compare"
         found = (kind for kind, names in _FILES.items() if any(self.stamp(run, *names)))
-        return next(found, "other")
+        return next(found, "audit" if "passed" in status else "other")
 
 
 def _table(value: object) -> dict[str, Any]:

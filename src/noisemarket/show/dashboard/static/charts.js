@@ -144,7 +144,8 @@ export class Chart {
   }
 
   words() {
-    return this.series.filter((one) => one.label).map((one) => {
+    const known = this.series.map((one) => ({ ...one, ...finite(one) })).filter((one) => one.label && one.y.length);
+    return known.map((one) => {
       const last = one.y.length - 1;
       if (last && one.y.every((value) => value === one.y[0])) return `${one.label}: ${short(one.y[0], 4)} throughout.`;
       return last && one.line !== false
@@ -173,6 +174,12 @@ export class Chart {
     this.plot?.destroy();
     this.plot = null;
   }
+}
+
+// The points of a curve that have a value.
+function finite({ x, y }) {
+  const there = y.map((_, i) => i).filter((i) => Number.isFinite(y[i]));
+  return { x: there.map((i) => x[i]), y: there.map((i) => y[i]) };
 }
 
 // Horizontal bars of one figure, a bar per row.

@@ -44,14 +44,14 @@ export async function show(room, { query }) {
     if (!places.has(key)) places.set(key, { names: [], row, i });
     places.get(key).names.push(label(row));
   });
-  frontier.update([...places.values()].map(({ names, row, i }) => ({
+  frontier.update([...places.values()].map(({ names: all, row, i }) => ({ names: together(all), row, i })).map(({ names, row, i }) => ({
     label: names.join(", "), show: false, text: names.length > 3 ? `${names.slice(0, 3).join(", ")} and ${names.length - 3} more` : names.join(", "),
     colour: tint(i), line: false, dots: 13, x: [row.paid], y: [row.accuracy] })),
-    places.size === 1 ? [...places.values()].map(({ names, row }) => `${names.join(", ")}: ${row.measured ? "" : "≈ "}${perCent(row.accuracy)} for ${number(row.paid)} ${row.currency}. Choose another run to compare it with.`)[0] : undefined);
+    places.size === 1 ? [...places.values()].map(({ names, row }) => `${together(names).join(", ")}: ${row.measured ? "" : "≈ "}${perCent(row.accuracy)} for ${number(row.paid)} ${row.currency}. Choose another run to compare it with.`)[0] : undefined);
   const list = (key) => rows.map((row, i) => ({ label: label(row), value: row[key], colour: tint(i) }));
-  room.append(h("div", { class: "cols" },
-    h("section", { class: "box" }, bars("Owners' surplus: what owners gain over no trade", list("surplus"), (v) => number(v))),
-    h("section", { class: "box" }, bars("Saving: noise given up, mean per owner", list("privacy_sold"), (v) => short(v)))));
+  const figures = [["surplus", "Owners' surplus: what owners gain over no trade", number], ["privacy_sold", "Saving: noise given up, mean per owner", short]]
+    .filter(([key]) => rows.some((row) => row[key] !== null));
+  room.append(h("div", { class: "cols" }, figures.map(([key, title, write]) => h("section", { class: "box" }, bars(title, list(key), (v) => write(v))))));
   room.append(h("section", { class: "box" }, h("h2", {}, "The figures"), table({
     caption: "Runs side by side", rows, dense: true, columns: [
       { name: "Mechanism and run", header: true, wide: true, cell: (row) => [row.name, h("small", {}, h("a", { href: runPage(row.run) }, row.run))] },
@@ -67,6 +67,16 @@ export async function show(room, { query }) {
       { name: "Epsilon, most", num: true, cell: (row) => row.epsilon ? (row.epsilon.max === null ? "no bound" : short(row.epsilon.max)) : "–" },
     ].filter((column) => rows.some((row) => column.cell(row) !== "–")) }), h("p", { class: "note" }, "≈ predicted by the loss surface, not trained. Value: the curator's gain over no trade, as the loss surface predicts it and by trained accuracy less payments.")));
   return () => frontier.destroy();
+}
+
+// Names at one point; those that differ by their budget alone become one.
+function together(names) {
+  const found = new Map();
+  for (const name of names) {
+    const [who, most] = name.split(", at most ");
+    found.set(who, [...(found.get(who) ?? []), ...(most ? [most] : [])]);
+  }
+  return [...found].map(([who, most]) => (most.length ? `${who}, at most ${most.join(" or ")}` : who));
 }
 
 // A colour that can be told from the others in light and in dark.

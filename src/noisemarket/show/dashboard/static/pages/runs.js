@@ -3,7 +3,7 @@
 import { comparing, get, runPage } from "/static/api.js";
 import { drawn, empty, h, money, number, perCent, problemBox, say, table, tag, when } from "/static/dom.js";
 
-const KINDS = { run: "whole market", negotiate: "negotiation", compare: "comparison", season: "season", reproduction: "reproduction", train: "training", calibrate: "calibration", other: "other" };
+const KINDS = { run: "whole market", negotiate: "negotiation", compare: "comparison", season: "season", reproduction: "reproduction", train: "training", calibrate: "calibration", audit: "audit", other: "other" };
 const link = (run) => h("a", { href: runPage(run.name), "data-focus": `#${run.name}` }, run.name);
 const what = (run) => run.kind === "compare" ? `${run.mechanisms.length || ""} mechanisms` : run.mechanism ?? "–";
 const accuracy = (run) => run.accuracy !== null ? [perCent(run.accuracy), h("small", {}, drawn(run))]

@@ -14,7 +14,7 @@ export function study(room, run, about) {
     charts.forEach((one) => one.destroy());
     charts = made.map(([chart]) => chart);
     room.append(h("div", { class: "cols" }, made.map(([chart]) => h("section", { class: "box" }, chart.node))));
-    made.forEach(([chart, series]) => chart.update(series));
+    made.forEach(([chart, series, sentence]) => chart.update(series, sentence));
   }
 
   function season(jobs) {
@@ -34,7 +34,8 @@ export function study(room, run, about) {
     ] }), jobs.filter((one) => one.problem).map((one) => h("p", { class: "note" }, `Job ${one.job}: ${one.problem}`))));
     draw([chart("Accuracy of the model", "test accuracy, %", line("accuracy", "accuracy", "--market")),
       chart("Money paid to owners", about.currency, line("paid", "paid", "--clock")),
-      chart("Privacy budget left", "per cent", line("median owner", "left_median", "--exact", 100), line("least", "left_least", "--none", 100)),
+      [...chart("Privacy budget left", "per cent", line("median owner", "left_median", "--exact", 100), line("least", "left_least", "--none", 100)),
+        jobs.some((one) => one.left_median !== null) ? undefined : "No owner has set a budget."],
       chart("Owners", "owners", line("sell", "sellers", "--clock"), line("run dry", "dry", "--none"))]);
   }
 
