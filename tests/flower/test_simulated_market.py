@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from tests.commands import PATIENCE, command, has_lines, wait_until
 from tests.flower.conftest import Node, ProcessGrid
 from tests.flower.job_ends import charged, same_model, told
 from tests.flower.market_common import grid_of, make_scenario
@@ -118,6 +121,24 @@ def test_a_job_is_stopped_and_resumed(tmp_path: Path, monkeypatch: pytest.Monkey
     assert 1 <= max(rounds) < ROUNDS
     take(run_simulation(prepare(scenario), folder))
     assert rounds == [*range(1, ROUNDS + 1)]
+
+
+def test_sigterm_stops_the_command_after_a_round(tmp_path: Path) -> None:
+    """Ray takes the signal for itself when it starts, and would end the process with a trace."""
+    make_scenario(tmp_path / "job", **SETTINGS | {"rounds": 500})
+    words = command(
+        "run", "job/scenario.toml", "--engine", "flower", "--workers", "1", "--no-baselines",
+        "--out", "run",
+    )  # fmt: skip
+    with subprocess.Popen(
+        words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        wait_until(lambda: has_lines(tmp_path / "run" / "curator" / "metrics.jsonl", 2), process)
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate(timeout=PATIENCE)[1]
+    assert process.returncode == 130, said
+    assert said.splitlines()[-1].endswith("continue with --resume run.")
+    assert "SIGTERM" not in said, "a trace of Ray"
 
 
 def workers() -> list[psutil.Process]:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import logging
 import math
 import os
+import signal
 import tempfile
+import threading
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +21,7 @@ from dataclasses import replace
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -172,7 +174,14 @@ def _simulated(
         running = pool.submit(simulate, list(configs.values()), curator, workers)
         running.add_done_callback(lambda _: events.put(None))
         try:
-            while (event := events.get()) is not None:
+            while True:
+                _rearm()
+                try:
+                    event = events.get(timeout=1)
+                except Empty:
+                    continue
+                if event is None:
+                    break
                 yield event
         finally:
             closed.append(True)  # if the caller takes no more events, the job stops
@@ -263,6 +272,12 @@ def _environment() -> Iterator[None]:
         logger.removeFilter(_not_deprecated)
         os.environ.clear()
         os.environ.update(before)
+
+
+def _rearm() -> None:
+    """Take SIGTERM back from Ray, which starts in another thread and ends the process on it."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
 
 
 def _not_deprecated(record: logging.LogRecord) -> bool:
