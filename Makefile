@@ -103,12 +103,12 @@ bench: $(VENV)/.bench ## run a benchmark, as in: make bench ARGS="game --million
 pictures: $(VENV)/.installed ## remake the pictures of the dashboard in docs/images from a run of the default market
 	$(BIN)/python -m tests.show.dashboard.pictures
 
-torture: $(VENV)/.installed ## kill jobs at random moments and resume them; change 10,000 messages each way at random (minutes)
+torture: $(VENV)/.installed ## kill jobs at random moments and resume them; 10,000 changed messages each way and histories of a wallet (an hour)
 	$(BIN)/python -m tests.market.torture $(ARGS)
 	$(BIN)/python -m tests.market.curators --kills 300
 	$(BIN)/python -m tests.market.curators --kills 300 --curators 2
 	$(BIN)/python -m tests.market.curators --kills 20 --curators 2 --wave 5 --engine flower
-	NOISEMARKET_FUZZ=10000 $(PYTEST) --numprocesses 0 tests/owner/test_hostile_messages.py
+	NOISEMARKET_FUZZ=10000 $(PYTEST) --numprocesses 0 tests/owner/test_hostile_messages.py tests/owner/test_wallet.py
 
 define CONSTRAINTS_HEADER
 # The exact versions that CI and `make venv` install, transitive ones included.

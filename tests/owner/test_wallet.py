@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import multiprocessing
+import os
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from noisemarket.privacy.accountant import BudgetSpent, PrivacyBudget
 
 RECORDS = "ab" * 32
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
+HISTORIES = int(os.environ.get("NOISEMARKET_FUZZ", "60"))
 
 
 class Clock:
@@ -172,7 +174,7 @@ def follow(folder: Path, steps: list[Step]) -> None:
     assert sum(line["did"] == "spend" for line in wallet.history()) == len(released)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=HISTORIES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=STEPS)
 def test_no_history_passes_the_budget(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Step]
