@@ -154,7 +154,7 @@ def assert_refused(done: Done, message: str) -> None:
 def small(site: Path, *settings: str) -> list[str]:
     """Options of a small market on a few images."""
     given = [
-        f"data={site}", "owners=3", "rounds=2", "channels=[4,8]", "hidden=8",
+        f"data={site}", "owners=3", "rounds=2", "widths=[4,8,8]",
         "mechanism=equilibrium", "surface=printed", *settings,
     ]  # fmt: skip
     return [word for setting in given for word in ("--set", setting)]

@@ -17,7 +17,7 @@ PLAYED = 5
 
 
 def run_words(images: Path, **more: Any) -> list[str]:
-    given = settings(images, **{"rounds": PLAYED, "shard_steps": 10, **more})
+    given = settings(images, **{"rounds": PLAYED, **more})
     if "file" in given:
         del given["owners"]
     pairs = [f"{name}={json.dumps(value)}" for name, value in given.items()]

@@ -308,7 +308,7 @@ def test_dynamic_environment_reports_recovery(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(
         "owners = 20\niterations = 4000\n"
         "[[changes]]\nat = 2000\nscale = { privacy_cost = 0.3 }\n"
-        '[[changes]]\nat = 3000\nwho = "curator"\nset = { quality_weight = 0.3 }\n'
+        "[[changes]]\nat = 3000\nset = { quality_weight = 0.3 }\n"
     )
     words = ["compare", "s.toml", "--game-only", "--mechanisms", "dypp,q_learning", "--json"]
     done = call_here(*words, "--out", "r", cwd=tmp_path)
@@ -356,7 +356,17 @@ def test_a_comparison_without_learners_has_no_curves(tmp_path: Path) -> None:
 
 
 def test_reproduce_small(tmp_path: Path) -> None:
-    words = ["reproduce", "--seeds", "2", "--owners", "5", "--iterations", "500", "--out", "r"]
+    words = [
+        "reproduce",
+        "--seeds",
+        "2",
+        "--set",
+        "owners=5",
+        "--set",
+        "iterations=500",
+        "--out",
+        "r",
+    ]
     done = call_here(*words, "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     verdicts = json.loads(done.stdout)
@@ -373,7 +383,7 @@ def test_reproduce_on_a_scenario_of_one_s_own(tmp_path: Path) -> None:
         "owners = 4\niterations = 5000\nseed = 7\nsurface = 'printed'\nquality_value = 0.3\n"
         "[[changes]]\nat = 2000\nscale = { privacy_cost = 0.3 }\n"
     )
-    words = ["reproduce", "mine.toml", "--seeds", "2", "--iterations", "600", "--out", "r"]
+    words = ["reproduce", "mine.toml", "--seeds", "2", "--set", "iterations=600", "--out", "r"]
     done = call_here(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "mine" in done.stdout
@@ -385,7 +395,7 @@ def test_reproduce_on_a_scenario_of_one_s_own(tmp_path: Path) -> None:
     assert (played.seed, played.game.quality_value, played.changes) == (7, 0.3, ())
     page = (tmp_path / "r" / "reproduction.md").read_text()
     assert "The paper's claims on a scenario: mine" in page
-    assert "`noisemarket reproduce mine.toml --seeds 2 --set iterations=600`" in page
+    assert "`noisemarket reproduce mine.toml --set iterations=600 --seeds 2`" in page
     assert "as printed (`paper`)" not in page
     rows = rows_of(tmp_path / "r" / "convergence-saving.csv")
     assert {row["scenario"] for row in rows} == {"mine"}

@@ -312,15 +312,14 @@ def test_sharded_bounds_a_convolutional_model_too() -> None:
 
 class TestSettings:
     KEYS = {  # noqa: RUF012
-        "privacy.clip": 0.5, "privacy.records_per_shard": 8, "privacy.shard_steps": 3,
-        "privacy.shard_rate": 0.2, "training.batch": 16, "training.local_rate": 0.1,
-        "training.local_epochs": 2,
+        "privacy.clip": 0.5, "privacy.records_per_shard": 8, "shard_steps": 3,
+        "privacy.shard_rate": 0.2, "training.batch": 16, "local_rate": 0.1,
     }  # fmt: skip
 
     @pytest.mark.parametrize(
         ("name", "expected"),
         [
-            ("paper", Paper(16, 0.1, 2)),
+            ("paper", Paper(16, 0.1)),
             ("sharded", Sharded(8, 0.5, 3, 0.2)),
             ("dp_sgd", DPSGD(16, 0.1, 0.5)),
         ],

@@ -317,7 +317,7 @@ class TestChanges:
         assert hit.tolist() == [False, False, True, False]
 
     def test_the_curator_changes_alone(self) -> None:
-        change = Change(5, "curator", scale=(("quality_value", 2.0),), set=(("payment_cost", 0.3),))
+        change = Change(5, scale=(("quality_value", 2.0),), set=(("payment_cost", 0.3),))
         first, second = self.after(change)
         assert second.quality_value == pytest.approx(0.4)
         assert second.payment_cost == 0.3
@@ -358,12 +358,12 @@ class TestChanges:
         ("change", "message"),
         [
             (
-                Change(5, set=(("quality_value", 1.0),)),
-                "quality_value: owners can only change",
+                Change(5, 0.5, set=(("quality_value", 1.0),)),
+                "quality_value is the curator's",
             ),
             (
-                Change(5, "curator", set=(("markup", 1.0),)),
-                "markup: curator can only change",
+                Change(5, names=("anna",), set=(("payment_cost", 1.0),)),
+                "payment_cost is the curator's",
             ),
             (Change(5, set=(("data_size", 1.0),)), "data_size"),
             (Change(5, set=(("markup", -1.0),)), "markup is -1.0: give a number of at least 0"),
@@ -371,7 +371,7 @@ class TestChanges:
             (Change(5, set=(("beta", 0.0),)), "beta is 0.0: beta must stay above 0"),
             (Change(5, scale=(("beta", 0.0),)), "beta must stay above 0"),
             (
-                Change(5, "curator", scale=(("quality_weight", 2.0),)),
+                Change(5, scale=(("quality_weight", 2.0),)),
                 r"quality_weight is 1.2: the weight must stay within \[0, 1\]",
             ),
             (Change(5, names=("emil",), set=(("beta", 1.0),)), "names emil is not an owner"),

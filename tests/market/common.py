@@ -34,8 +34,7 @@ def settings(images: Path, **more: Any) -> dict[str, Any]:
         "mechanism": "equilibrium",
         "owners": OWNERS,
         "rounds": ROUNDS,
-        "channels": (4, 8),
-        "hidden": 8,
+        "widths": (4, 8, 8),
         "surface": "printed",  # on the measured one these few owners hardly trade
         "noise": "simulated",
         "data": str(images),
@@ -50,7 +49,7 @@ def scenario(images: Path, **more: Any) -> Scenario:
 def words(images: Path, **more: Any) -> list[str]:
     """What ``noisemarket`` is told to run a small market, but for the folder."""
     given = settings(images, **{"owners": 3, "rounds": 2, **more})
-    given["channels"] = list(given["channels"])
+    given["widths"] = list(given["widths"])
     pairs = [f"{name}={json.dumps(value)}" for name, value in given.items()]
     return ["run", "--no-baselines", *(word for pair in pairs for word in ("--set", pair))]
 

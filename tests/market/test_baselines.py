@@ -45,7 +45,7 @@ def test_own_data_under_real_noise_is_not_trained_without_it(
 
 
 def test_what_is_trained_without_noise_is_for_the_user_alone(images: Path, tmp_path: Path) -> None:
-    made = scenario(images, owners=2, rounds=1, shard_steps=1, channels=(2, 2))
+    made = scenario(images, owners=2, rounds=1, widths=(2, 2, 8))
     sigma = np.zeros(2)
     ordered = order(made, made.environment(), np.full(2, 0.1))
     work = BaselineWork(made, ordered, tmp_path / "baselines", serial=False, workers=1)

@@ -82,7 +82,7 @@ def killed_at(number: int) -> Iterator[Counter[str]]:
 
 
 def small(images: Path, **more: Any) -> Any:
-    given = {"owners": 2, "rounds": 2, "shard_steps": 1, "channels": (2, 2), **more}
+    given = {"owners": 2, "rounds": 2, "widths": (2, 2, 8), **more}
     return scenario(images, **given)
 
 

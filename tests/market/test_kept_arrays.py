@@ -33,7 +33,7 @@ def test_nothing_kept_is_zero_and_what_is_kept_is_taken_as_it_is() -> None:
 
 @pytest.fixture(scope="module")
 def made(images: Path) -> Scenario:
-    given = {"owners": 2, "rounds": 3, "shard_steps": 1}
+    given = {"owners": 2, "rounds": 3}
     return scenario(images, **given)
 
 

@@ -32,7 +32,7 @@ LOST = "restored from an older backup, and resuming would pay again. Restore a b
 
 @pytest.fixture(scope="module")
 def made(images: Path) -> Scenario:
-    return scenario(images, owners=2, rounds=2, shard_steps=1, channels=(2, 2))
+    return scenario(images, owners=2, rounds=2, widths=(2, 2, 8))
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +139,7 @@ def test_a_ledger_on_a_server_that_was_put_back(
     made: Scenario, images: Path, tmp_path: Path, server: Server
 ) -> None:
     place = server.new_place()
-    given = {"owners": 2, "rounds": 2, "shard_steps": 1, "channels": (2, 2)}
+    given = {"owners": 2, "rounds": 2, "widths": (2, 2, 8)}
     there = scenario(images, ledger=place, **given)
     played(there, tmp_path)
     rewrite(place, cut_to_a_seal)

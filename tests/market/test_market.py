@@ -264,8 +264,7 @@ def test_worker_processes_come_to_the_same(images: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize("owners", [1, 40])
 def test_any_number_of_owners(tmp_path: Path, owners: int) -> None:
     made = scenario(
-        write_images(tmp_path, 10 * owners), owners=owners, rounds=1, channels=(1, 1),
-        hidden=2,
+        write_images(tmp_path, 10 * owners), owners=owners, rounds=1, widths=(1, 1, 2),
     )  # fmt: skip
     told, outcome = played(made, tmp_path / "run")
     assert sum(isinstance(event, Paid) for event in told) == owners
@@ -275,7 +274,7 @@ def test_any_number_of_owners(tmp_path: Path, owners: int) -> None:
 
 @pytest.mark.parametrize("protection", ["dp_sgd", "paper"])
 def test_other_protections(images: Path, tmp_path: Path, protection: str) -> None:
-    made = scenario(images, protection=protection, batch=5, rounds=2, local_rate=0.05)
+    made = scenario(images, protection=protection, batch=5, rounds=2)
     told, outcome = played(made, tmp_path)
     assert sum(isinstance(event, Paid) for event in told) == OWNERS
     with open_ledger(tmp_path, create=False) as ledger:
@@ -285,7 +284,7 @@ def test_other_protections(images: Path, tmp_path: Path, protection: str) -> Non
             evidence = account(ledger, terms.id).evidence
             assert (evidence["checked"], evidence["rounds_checked"]) == (True, 2)
             if protection == "dp_sgd":
-                assert terms.settings["reach"] == pytest.approx(6 * 0.05)  # steps of rate 0.05
+                assert terms.settings["reach"] == pytest.approx(6 * 0.5)  # steps of rate 0.5
                 assert np.isfinite(terms.epsilon)
             else:
                 assert terms.epsilon == np.inf

@@ -214,7 +214,7 @@ def test_a_changed_scenario_signs_nothing_new(images: Path, tmp_path: Path) -> N
     stream.close()
     with open_ledger(tmp_path) as ledger:
         head = ledger.head()
-    for change in ({"missed_rounds": "all_rounds"}, {"rounds": ROUNDS + 1}, {"clip": 2.0}):
+    for change in ({"false_alarm": 0.5}, {"rounds": ROUNDS + 1}, {"clip": 2.0}):
         with pytest.raises(BadInput, match="has signed another contract in this job"):
             played(scenario(images, **change), tmp_path)
     with pytest.raises(LedgerConflict):

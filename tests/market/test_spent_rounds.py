@@ -28,7 +28,7 @@ KEY = Path("owners/noise.key")
 
 @pytest.fixture(scope="module")
 def made(images: Path) -> Scenario:
-    given = {"owners": 2, "rounds": 3, "shard_steps": 1, "channels": (2, 2)}
+    given = {"owners": 2, "rounds": 3, "widths": (2, 2, 8)}
     return scenario(images, noise="secure", false_alarm=1e-9, **given)
 
 

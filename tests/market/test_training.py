@@ -155,7 +155,7 @@ class TestFingerprint:
         return order(chosen, environment, given_sigma(0.3, environment), **given).fingerprint
 
     def test_data_counts_by_what_it_is_wherever_it_lies(self, tmp_path: Path) -> None:
-        small: dict[str, Any] = {"channels": (2, 2), "hidden": 4}
+        small: dict[str, Any] = {"widths": (2, 2, 4)}
         folders = [tmp_path / name for name in ("one", "same", "other")]
         for folder in folders:
             folder.mkdir()
@@ -173,7 +173,7 @@ class TestFingerprint:
         assert self.of(scenario(privacy_cost=0.7), **given) == plain
         assert self.of(scenario(seed=9), **given) != plain
         assert self.of(scenario(shard_rate=0.3), **given) != plain
-        assert self.of(scenario(server_rate=1.0), **given) != plain
+        assert self.of(scenario(server="plain"), **given) != plain
         assert self.of(scenario(beta=0.5), **given) != plain
 
 
@@ -191,7 +191,7 @@ def test_pictures_through_the_scenarios_own_model() -> None:
     rng = np.random.default_rng(1)
     images = rng.integers(0, 256, (40, 16, 16), dtype=np.uint8)
     data = Dataset.of(images, np.arange(40) % 4, images, np.arange(40) % 4)
-    small = scenario(model="cnn", owners=1, rounds=1, channels=(2, 2), hidden=4, protection="paper")
+    small = scenario(model="cnn", owners=1, rounds=1, widths=(2, 2, 4), protection="paper")
     result = nm.train(small, sigma=0.0, data=data, workers=1)
     assert isinstance(result, nm.Training)
     assert result.rounds[0].owners == 1

@@ -89,7 +89,7 @@ class Job:
         given = settings(
             images, owners=OWNERS, rounds=ROUNDS, noise=self.noise, budget=BUDGET, model="features"
         )
-        given["channels"] = list(given["channels"])
+        given["widths"] = list(given["widths"])
         if self.url:
             given["market.ledger"] = self.url
         if self.kind == FLOWER:

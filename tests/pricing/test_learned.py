@@ -193,7 +193,7 @@ class TestChangingPreferences:
 
     def test_a_curator_with_a_worthless_task_buys_nothing(self) -> None:
         # The present proposal is then worth less than its price at any price.
-        change = {"who": "curator", "scale": {"quality_value": 0.02}}
+        change = {"scale": {"quality_value": 0.02}}
         result = changed("dypp", change)
         before, after = late_savings(result)
         assert before > 0.08

@@ -42,9 +42,9 @@ def test_both_ways() -> None:
 
 
 def test_dp_sgd() -> None:
-    settings = ("protection=dp_sgd", "clip=2", "batch=32", "data_size=160", "local_rate=0.2")
+    settings = ("protection=dp_sgd", "clip=2", "batch=32", "data_size=160")
     row = answer(*settings, sigma=0.1)["at_sigma"]
-    assert row["rho_per_round"] == pytest.approx(2 * 5 * 0.2**2 * 2**2 / (32**2 * 0.1**2))
+    assert row["rho_per_round"] == pytest.approx(2 * 5 * 0.5**2 * 2**2 / (32**2 * 0.1**2))
 
 
 def test_neighbours_are_named() -> None:

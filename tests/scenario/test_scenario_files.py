@@ -13,9 +13,9 @@ from tests.scenario.common import HEADER, complaint, setting
 from noisemarket.scenario import PRESETS, Scenario, dump_scenario, load_scenario
 
 CHANGES = [
-    {"at": 5, "who": "owners", "share": 0.25, "scale": {"privacy_cost": 2.0, "beta": 0.5}},
+    {"at": 5, "share": 0.25, "scale": {"privacy_cost": 2.0, "beta": 0.5}},
     {"at": 9, "names": ["0", "3"], "set": {"markup": 0.1}},
-    {"at": 9, "who": "curator", "set": {"quality_value": 1e-7, "payment_cost": 1e22}},
+    {"at": 9, "set": {"quality_value": 1e-7, "payment_cost": 1e22}},
 ]
 CHOICE = {"distribution": "choice", "values": [0.5, 1, 2.5], "weights": [1, 2.0, 1]}
 
@@ -109,7 +109,7 @@ class TestBadFiles:
             ("[game]\npayment_cost = nan\n", "game.payment_cost", "finite"),
             ("game = 3\n", "game", "give a table"),
             ("[market]\nbudget = true\n", "market.budget", "give a number, not true or false"),
-            ("[training]\nchannels = [true, 2]\n", "training.channels.0", "give a number, not"),
+            ("[training]\nwidths = [true, 2, 2]\n", "training.widths.0", "give a number, not"),
             ("[[changes]]\nat = 5\nscale = {mu = true}\n", "changes.0.scale.mu", "give a number"),
             (f"x = {'[' * 500}{']' * 500}\n", "scenario", "nested more than 20 deep"),
             (f"x = {'{a=' * 500}1{'}' * 500}\n", "scenario", "nested more than 20 deep"),

@@ -11,7 +11,7 @@ from noisemarket.errors import BadInput
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.load import load_scenario
 
-SWITCHES = {"learning.reopen", "learning.carry_over", "training.normalise"}
+SWITCHES = {"learning.reopen", "learning.carry_over"}
 
 
 def fields() -> list[str]:

@@ -228,7 +228,7 @@ def test_too_large_shards_are_refused() -> None:
 
 # The command
 
-TINY = ["--set", "channels=[1,2]", "--set", "hidden=3", "--set", "records_per_shard=2"]
+TINY = ["--set", "widths=[1,2,3]", "--set", "records_per_shard=2"]
 
 
 def command(

@@ -56,8 +56,8 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def words(images: Path, *more: str) -> list[str]:
     settings = [
-        "protection=paper", "owners=3", "channels=[4,8]", "hidden=16", f"rounds={ROUNDS}",
-        "local_rate=0.3", "averaging=0.5", f'data="{images}"', *more,
+        "protection=paper", "owners=3", "widths=[4,8,16]", f"rounds={ROUNDS}",
+        f'data="{images}"', *more,
     ]  # fmt: skip
     named = [word for setting in settings for word in ("--set", setting)]
     return ["calibrate", *named, "--workers", "1"]
@@ -174,16 +174,16 @@ def test_every_owner_gets_the_point(images: Path) -> None:
 
 def test_the_model_that_would_be_deployed_counts(whole: tuple[Path, dict[str, Any]]) -> None:
     noise, seen = np.zeros(3), {}
-    for averaging in (0, 0.5):
-        settings = [f"averaging={averaging}", "rounds=3"]
+    for server in ("plain", "auto"):
+        settings = [f"server={server}", "rounds=3"]
         scenario = load_scenario(whole[0] / "scenario.toml", settings=settings)
         rounds: list[Any] = []
         result = TrainingWork(scenario)(TrainingTask(1, noise, 1.0), rounds.append)
         last = rounds[-1].averaged or rounds[-1].score
-        assert (rounds[-1].averaged is None) == (averaging == 0)
+        assert (rounds[-1].averaged is None) == (server == "plain")
         assert result.accuracies[-1] == last.accuracy
-        seen[averaging] = result.accuracies
-    assert seen[0] != seen[0.5]
+        seen[server] = result.accuracies
+    assert seen["plain"] != seen["auto"]
 
 
 @pytest.mark.usefixtures("undrawn")

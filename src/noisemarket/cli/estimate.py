@@ -64,8 +64,8 @@ def training_seconds(scenario: Scenario) -> float:
     records = len(load_data(training.data or None).train_labels)
     if not records:  # owners on their own hosts keep them
         records = int(scenario.environment(secrets=False).population.data_size.sum())
-    wide = training.channels[0] * training.channels[1] / 128 if training.model == "cnn" else 1.0
-    passes = records * training.local_epochs * each * 1e-6
+    wide = training.widths[0] * training.widths[1] / 128 if training.model == "cnn" else 1.0
+    passes = records * each * 1e-6
     return training.rounds * wide * (passes + TEST[training.model])
 
 

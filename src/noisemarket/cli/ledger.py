@@ -19,7 +19,6 @@ Where = Annotated[
 
 def ls(
     where: Where,
-    job: Annotated[str | None, Option(help="Only the contracts of this job.")] = None,
     as_json: Json = False,
 ) -> None:
     """List jobs and contracts."""
@@ -28,10 +27,8 @@ def ls(
     from noisemarket.show.ledger_report import jobs_shown
 
     with reading(where) as ledger:
-        jobs = [each for each in queries.jobs(ledger) if job in (None, each.job)]
-        if job is not None and not jobs:
-            raise BadInput("--job", job, "is not in this ledger.")
-        rows = [queries.row(each) for each in queries.contracts(ledger, job)]
+        jobs = list(queries.jobs(ledger))
+        rows = [queries.row(each) for each in queries.contracts(ledger)]
     document = {"jobs": [_money(vars(each)) for each in jobs], "contracts": rows}
     common.show(as_json, document, *jobs_shown(jobs, rows))
 

@@ -24,8 +24,6 @@ def init(
         float | None, Option(help="Most zCDP that it sells in all jobs together.", min=0.0)
     ] = None,
     markup: Annotated[float, Option(help="What it wants above its cost, as a share.")] = 0.2,
-    payment_value: Annotated[float, Option(help="lambda_r: its value of a payment.")] = 0.08,
-    privacy_weight: Annotated[float, Option(help="nu: its weight of privacy loss.")] = 2.5,
 ) -> None:
     """Set up an owner's folder, and print the commands of Flower that let it take part."""
     from noisemarket.flower import need_flower
@@ -33,18 +31,19 @@ def init(
 
     need_flower()
     from noisemarket.flower.host_files import NODE_CONFIG, NODE_KEY, set_up_owner
+    from noisemarket.scenario.schema import GameSection
 
     if not is_key(curator_key):
         raise BadInput("--curator-key", curator_key, "give the 64 hex digits of the curator's key.")
-    path = Path(folder)
+    path, game = Path(folder), GameSection()
     config = {"owner": name, "curator-key": curator_key, "rho-cap": rho_cap}
     if rho_budget is not None:
         config["rho-budget"] = rho_budget
     preferences = {
         "privacy_cost": privacy_cost,
         "markup": markup,
-        "payment_value": payment_value,
-        "privacy_weight": privacy_weight,
+        "payment_value": game.payment_value,
+        "privacy_weight": game.privacy_weight,
     }
     set_up_owner(path, config, preferences, Path(records))
     typer.echo(

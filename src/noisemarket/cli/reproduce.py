@@ -38,13 +38,6 @@ def reproduce(
     preset: opt.Preset = None,
     settings: opt.Settings = None,
     seeds: Annotated[int, Option(min=2, help="Seeds per learner and scenario.")] = 20,
-    owners: Annotated[
-        int | None, Option(min=1, help="Owners per seed; by default the scenario's, or 100.")
-    ] = None,
-    iterations: Annotated[
-        int | None,
-        Option(min=100, help="Iterations per pair; by default the scenario's, or 10,000."),
-    ] = None,
     seed: opt.Seed = None,
     out: Annotated[
         str, Option(help="Folder for the page, figures and numbers.")
@@ -59,21 +52,15 @@ def reproduce(
     from noisemarket.market.run_folder import RunFolder
     from noisemarket.show.reproduction_page import PAGE, write_reproduction
     from noisemarket.show.style import name_of
-    from noisemarket.study.reproduce import ITERATIONS, OWNERS, Study, own_game, presets
+    from noisemarket.study.reproduce import Study, own_game, presets
 
     words = ["--seeds", str(seeds)]
-    if file or preset or settings:
-        given = {"owners": owners, "iterations": iterations}
-        sized = [f"{name}={value}" for name, value in given.items() if value is not None]
-        chosen = load(file, preset, [*(settings or ()), *sized], seed)
-        scenario = own_game(with_surface(chosen, workers))
+    if file or preset:
+        scenario = own_game(with_surface(load(file, preset, settings, seed), workers))
         games = {Path(file).stem if file else scenario.preset: scenario}
-        words += [part for one in sized for part in ("--set", one)]
         opened = new_folder(scenario, "reproduction", out, overwrite, file)
     else:
-        size = owners or OWNERS, iterations or ITERATIONS
-        games = presets(*size, 1 if seed is None else seed)
-        words += ["--owners", str(size[0]), "--iterations", str(size[1])]
+        games = presets([*(settings or ()), *([] if seed is None else [f"seed={seed}"])])
         opened = RunFolder.create(out, "reproduction", overwrite=overwrite)
     with opened as folder:
         with stoppable() as stop, progress("runs") as bar:
@@ -102,6 +89,6 @@ def reproduce(
         seen = {v.scenario: v.seen for v in verdicts if v.claim == claim}
         table.add_row(claim, *(seen.get(game, "-") for game in games))
     meant = "paper: the game as printed; market: as the paper's workflow means it.\n"
-    where = "" if file or preset or settings else meant
+    where = "" if file or preset else meant
     where += f"Page: {folder.path / PAGE}\nFigures and numbers: {folder.path}"
     show(as_json, [asdict(verdict) for verdict in verdicts], table, where)

@@ -109,12 +109,11 @@ CURATOR_PREFERENCES = ("quality_weight", "quality_value", "payment_cost")
 class Change:
     """Preferences that change at iteration ``at``, for example with a new task.
 
-    ``who`` is the owners or the curator. The change holds for a ``share`` of the owners, drawn by
-    the seed, or for those in ``names``. ``scale`` multiplies a preference, ``set`` replaces it.
+    ``scale`` multiplies a preference, ``set`` replaces it: the curator's, or those of a ``share``
+    of the owners, drawn by the seed, or of the owners in ``names``.
     """
 
     at: int
-    who: Literal["owners", "curator"] = "owners"
     share: float = 1.0
     names: tuple[str, ...] = ()
     scale: tuple[tuple[str, float], ...] = ()
@@ -217,11 +216,15 @@ def phases(
 def _after(
     now: Phase, change: Change, population: Population, seed: np.random.SeedSequence
 ) -> Phase:
-    allowed = CURATOR_PREFERENCES if change.who == "curator" else OWNER_PREFERENCES
-    hit = _hit(change, population, seed) if change.who == "owners" else np.zeros(0, dtype=bool)
+    hit = _hit(change, population, seed)
     for name, value in (*change.scale, *change.set):
-        if name not in allowed:
-            raise BadInput("changes", name, f"{change.who} can only change: {', '.join(allowed)}.")
+        if name in CURATOR_PREFERENCES and (change.names or change.share < 1.0):
+            remedy = "is the curator's, and there is only one: remove share and names."
+            raise BadInput("changes", name, remedy)
+        if name not in (*OWNER_PREFERENCES, *CURATOR_PREFERENCES):
+            owners, curator = ", ".join(OWNER_PREFERENCES), ", ".join(CURATOR_PREFERENCES)
+            remedy = f"owners can change {owners}; the curator {curator}."
+            raise BadInput("changes", name, remedy)
         if value < 0:
             raise BadInput(f"changes: {name}", value, "give a number of at least 0.")
     for name, factor in change.scale:
@@ -243,6 +246,7 @@ def _with(now: Phase, name: str, new: Any, hit: BoolArray) -> Phase:
 
 
 def _hit(change: Change, population: Population, seed: np.random.SeedSequence) -> BoolArray:
+    """The owners whose preferences change."""
     hit = np.zeros(len(population), dtype=bool)
     if not change.names:
         count = max(1, round(change.share * len(population)))

@@ -164,14 +164,9 @@ def plan_of(
         steps = linear_steps(noise, longest, training.rounds)
     else:
         steps = network_steps(job.sigma, shares)
-    rate, averaging = (
-        own if said == AUTO else float(said)
-        for said, own in (
-            (training.server_rate, steps.rate),
-            (training.averaging, steps.averaging),
-        )
-    )
-    return TrainingPlan(training.rounds, shares, averaging, rate, steps.momentum, cap)
+    if training.server == "plain":
+        steps = replace(steps, rate=1.0, averaging=0.0)
+    return TrainingPlan(training.rounds, shares, steps.averaging, steps.rate, steps.momentum, cap)
 
 
 def weight_cap_of(training: TrainingSection, owners: int) -> float:
@@ -270,10 +265,12 @@ def network_of(training: TrainingSection, classes: int, side: int) -> ModelMaker
     from noisemarket.federated.models.cnn import CNN
     from noisemarket.federated.models.torch_model import TorchMaker
 
+    first, second, hidden = training.widths
+    plain = training.network == "plain"
     return TorchMaker(
         partial(
-            CNN, training.channels, training.hidden, classes, side,
-            downsampling=training.downsampling, normalise=training.normalise,
+            CNN, (first, second), hidden, classes, side,
+            downsampling="pool" if plain else "stride", normalise=not plain,
         )
     )  # fmt: skip
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.aggregation import LINEAR_AVERAGING, NETWORK_AVERAGING
 from noisemarket.federated.protections import PROTECTIONS, Protection
 from noisemarket.federated.protections.protection import privacy_sold
 from noisemarket.game.levels import FloatArray, Levels
@@ -31,28 +30,22 @@ class Tuning:
     local_rate: float
     shard_steps: int
     shard_rate: float
-    averaging: float
 
 
 TUNINGS: dict[ModelKind, Tuning] = {
-    "features": Tuning("per_record", 1, 0.5, 1, 8.0, LINEAR_AVERAGING),
-    "cnn": Tuning("sharded", 10, 0.05, 2, 0.4, NETWORK_AVERAGING),
+    "features": Tuning("per_record", 1, 0.5, 1, 8.0),
+    "cnn": Tuning("sharded", 10, 0.05, 2, 0.4),
 }
-
-
-def tuned(name: str, value: Any, kind: ModelKind) -> Any:
-    """A setting's value, or what ``auto`` stands for."""
-    return getattr(TUNINGS[kind], name, value) if value == AUTO else value
 
 
 def protection_of(scenario: Scenario, model: ModelKind | None = None) -> Protection:
     """The protection of a scenario, for its own model or another one."""
     sections = {"training": scenario.training, "privacy": scenario.privacy}
-    values = {
-        f"{name}.{key}": tuned(key, value, model or scenario.training.model)
-        for name, part in sections.items()
-        for key, value in part
-    }
+    tuning = TUNINGS[model or scenario.training.model]
+    values: dict[str, Any] = {"local_rate": tuning.local_rate, "shard_steps": tuning.shard_steps}
+    for name, part in sections.items():
+        for key, value in part:
+            values[f"{name}.{key}"] = getattr(tuning, key, value) if value == AUTO else value
     kind = PROTECTIONS.find(values["privacy.protection"], load=True)
     return kind.from_scenario(values, scenario.privacy.settings)
 

@@ -35,7 +35,6 @@ Whole = Annotated[int, _NO_BOOL]
 
 NotNegative = Annotated[float, Field(ge=0, le=LARGEST), _NO_BOOL]
 Positive = Annotated[float, Field(gt=0, le=LARGEST), _NO_BOOL]
-Share = Annotated[float, Field(ge=0, lt=1), _NO_BOOL]
 Auto = Literal["auto"]
 """Chosen by the model and by public figures."""
 
@@ -93,7 +92,6 @@ WeightingName = Annotated[str, AfterValidator(_weighting)]
 ProtectionName = Annotated[str, AfterValidator(_protection)]
 Width = Annotated[int, Field(ge=1, le=10_000), _NO_BOOL]
 ShardSize = Annotated[int, Field(ge=1, le=10**6), _NO_BOOL]
-Steps = Annotated[int, Field(ge=1, le=10_000), _NO_BOOL]
 Currency = Annotated[str, Field(min_length=1, max_length=20), AfterValidator(_word)]
 LedgerUrl = Annotated[str, AfterValidator(_ledger_url)]
 Spread = Number | dict[str, Any]
@@ -204,9 +202,6 @@ class LearningSection(Section):
     iterations: Whole = Field(5000, ge=1, le=10**9, description="interactions of each pair")
     discount: Number = Field(0.8, ge=0, lt=1, description="phi: weight of the future")
     learning_rate: Number = Field(0.5, gt=0, le=1, description="eta: step of the Q-values")
-    step_start: Positive = Field(50.0, description="a in the policy step 1/(a + t/b)")
-    step_slowing: Positive = Field(50.0, description="b in the policy step 1/(a + t/b)")
-    lose_ratio: Number = Field(2.0, ge=1, description="losing step over winning step")
     exploration: Number = Field(0.1, ge=0, le=1, description="share of random moves of Q-learning")
     optimism: NotNegative = Field(
         1.0, description="first Q-value of both sides, in their best conceivable payoffs"
@@ -225,8 +220,12 @@ class LearningSection(Section):
     )
 
     def settings(self) -> Settings:
-        names = Settings.__dataclass_fields__
-        return Settings(**{name: getattr(self, name) for name in names})
+        return Settings(
+            discount=self.discount,
+            learning_rate=self.learning_rate,
+            exploration=self.exploration,
+            reopen=self.reopen,
+        )
 
 
 class TrainingSection(Section):
@@ -242,22 +241,13 @@ class TrainingSection(Section):
     )
     rounds: Whole = Field(30, ge=1, le=100_000, description="I: communication rounds")
     batch: Whole = Field(64, ge=1, le=10**7, description="X: records in a batch")
-    local_rate: Positive | Auto = Field(
-        "auto", description="step size of the owners' SGD; auto: 0.5 for features, 0.05 for the CNN"
+    widths: tuple[Width, Width, Width] = Field(
+        (8, 16, 32), description="cnn: widths of two convolutions and a fully connected layer"
     )
-    local_epochs: Whole = Field(
-        1, ge=1, le=1000, description="passes of an owner over its data per round"
-    )
-    channels: tuple[Width, Width] = Field(
-        (8, 16), description="cnn: widths of the two convolutions"
-    )
-    hidden: Width = Field(32, description="cnn: width of the first fully connected layer")
-    downsampling: Literal["pool", "stride"] = Field(
-        "stride",
-        description="cnn: how convolutions halve an image: pool (largest of four) or stride",
-    )
-    normalise: bool = Field(
-        True, description="cnn: whether hidden layers pass on values of mean 0 and deviation 1"
+    network: Literal["normalised", "plain"] = Field(
+        "normalised",
+        description="cnn: normalised (layers pass on values of mean 0 and deviation 1; strides "
+        "halve an image) or plain (pooling halves it)",
     )
     weighting: WeightingName = Field(
         "noise",
@@ -269,13 +259,10 @@ class TrainingSection(Section):
         description="largest share of one owner in the mean; auto: 0.1, or 2 / owners if more; 1: "
         "no limit",
     )
-    server_rate: Positive | Auto = Field(
-        "auto", description="factor of the mean update; auto: by the noise in it"
-    )
-    averaging: Share | Auto = Field(
+    server: Literal["auto", "plain"] = Field(
         "auto",
-        description="weight of the past in an average of the global models; auto: 0.8 for "
-        "features, 0.6 for the CNN",
+        description="how the mean update is used: auto (a factor by the noise in it, and an "
+        "average of the global models) or plain (as it is)",
     )
     data: str = Field(
         "",
@@ -302,10 +289,6 @@ class PrivacySection(Section):
         "auto",
         description="sharded: records that are clipped together; auto: 1 for features, 10 for the "
         "CNN; with at least as many as an owner has, its whole data is hidden",
-    )
-    shard_steps: Steps | Auto = Field(
-        "auto",
-        description="sharded: steps of SGD of each shard; auto: 1 for features, 2 for the CNN",
     )
     shard_rate: Positive | Auto = Field(
         "auto",
@@ -347,12 +330,6 @@ class MarketSection(Section):
     target_accuracy: Annotated[float, Field(ge=0, le=100), _NO_BOOL] | Literal["none"] = Field(
         "none", description="clock: accuracy to reach for the least money, in per cent, or none"
     )
-    missed_rounds: Literal["pro_rata", "all_rounds"] = Field(
-        "pro_rata", description="what is paid if rounds are missed: pro_rata or all_rounds"
-    )
-    minimum_share: Number = Field(
-        0.5, ge=0, le=1, description="share of the rounds below which nothing is paid"
-    )
     false_alarm: Number = Field(
         1e-3, gt=0, lt=1, description="chance that a job accuses any honest owner"
     )
@@ -368,7 +345,6 @@ class ChangeSection(Section):
     """Preferences that change during the game."""
 
     at: Whole = Field(ge=1, description="iteration from which it holds")
-    who: Literal["owners", "curator"] = Field("owners", description="owners or curator")
     share: Number = Field(1.0, gt=0, le=1, description="share of the owners that change")
     names: tuple[str, ...] = Field(
         (), description="names of the owners that change, instead of a share"
@@ -379,12 +355,10 @@ class ChangeSection(Section):
     def change(self) -> Change:
         if not self.scale and not self.set:
             raise BadInput("changes.at", self.at, "give scale or set: what changes.")
-        if self.names and (self.share < 1.0 or self.who == "curator"):
-            raise BadInput("changes.names", self.names[0], "give either names, or share and who.")
-        if self.who == "curator" and self.share < 1.0:
-            raise BadInput("changes.share", self.share, "there is only one curator: remove share.")
+        if self.names and self.share < 1.0:
+            raise BadInput("changes.names", self.names[0], "give either names or a share.")
         scale, new = tuple(self.scale.items()), tuple(self.set.items())
-        return Change(self.at, self.who, self.share, self.names, scale, new)
+        return Change(self.at, self.share, self.names, scale, new)
 
 
 class Scenario(Section):

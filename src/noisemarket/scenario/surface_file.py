@@ -122,7 +122,7 @@ def fingerprint(scenario: Scenario, data: str) -> str:
     sizes: object = people.data_size
     if file and not named_records(name):  # where owners are named, the data says it
         sizes = scenario.environment(secrets=False).population.data_size.tolist()
-    trained = {"protection", "settings", "clip", "records_per_shard", "shard_steps", "shard_rate"}
+    trained = {"protection", "settings", "clip", "records_per_shard", "shard_rate"}
     document = {
         "training": scenario.training.model_dump(mode="json", exclude={"data"}),
         "privacy": scenario.privacy.model_dump(mode="json", include=trained),

@@ -31,7 +31,7 @@ from scipy.optimize import least_squares
 from noisemarket.errors import BadInput
 from noisemarket.game.levels import SURFACES, FloatArray, LossSurface
 from noisemarket.scenario import Scenario
-from noisemarket.scenario.account import protection_of, tuned
+from noisemarket.scenario.account import protection_of
 from noisemarket.scenario.surface_file import fingerprint, surface_text
 from noisemarket.study.calibrate import Point
 
@@ -193,7 +193,7 @@ class Calibration:
             "protection": protection_of(scenario).name,
             "owners": scenario.population.owners,
             "rounds": scenario.training.rounds,
-            "averaged": _averaged(scenario),
+            "averaged": scenario.training.server == "auto",
             **{name: getattr(surface, name, None) for name in constants},
             **{name: getattr(self.fit, name, None) for name in _QUALITY},
             "rms_to_printed": self.rms_to_printed,
@@ -235,7 +235,7 @@ class Calibration:
                 "noise": "simulated: one party held all the data",
                 "owners": scenario.population.owners,
                 "model": "average of the global models"
-                if _averaged(scenario)
+                if scenario.training.server == "auto"
                 else "last global model",
                 "seconds": round(sum(point.seconds for point in self.points), 1),
                 "training": settings["training"],
@@ -247,9 +247,3 @@ class Calibration:
             },
         }
         return surface_text(fit.surface, more)
-
-
-def _averaged(scenario: Scenario) -> bool:
-    """Whether the measured model is the average of the global models."""
-    training = scenario.training
-    return float(tuned("averaging", training.averaging, training.model)) > 0.0

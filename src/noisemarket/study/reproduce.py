@@ -22,7 +22,7 @@ from noisemarket.market.negotiation import Negotiation, negotiate, run_options
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.convergence import RECOVERED, TAIL, settled_at
 from noisemarket.pricing.mechanism import Agreement
-from noisemarket.scenario import Scenario
+from noisemarket.scenario import Scenario, load_scenario
 from noisemarket.scenario.schema import ChangeSection
 from noisemarket.study.results import half_width
 
@@ -32,7 +32,7 @@ CHANGES = {"halve": 0.5, "double": 2.0}
 """What happens to all privacy costs half-way through the trials of adaptation."""
 
 ADAPTING = ("dypp", "q_learning")
-OWNERS, ITERATIONS, FEWEST_ITERATIONS = 100, 10_000, 100
+ITERATIONS, FEWEST_ITERATIONS = 10_000, 100
 """The size of the game on the presets, and how short a game may be."""
 
 Value = TypeVar("Value")
@@ -100,16 +100,15 @@ class Adaptation:
     iterations: FloatArray
 
 
-def presets(owners: int, iterations: int, seed: int = 1) -> dict[str, Scenario]:
+def presets(settings: Sequence[str] = ()) -> dict[str, Scenario]:
     """The paper's game as printed and as its workflow means it, both on its printed surface.
 
-    Both learn at the rate 0.1 and never start anew, whatever ``market`` does by default.
+    Both learn at the rate 0.1 and never start anew, whatever ``market`` does by default;
+    ``settings`` are put on top.
     """
-    learning = {"iterations": iterations, "learning_rate": 0.1, "reopen": False}
+    usual = ["surface=printed", f"iterations={ITERATIONS}", "learning_rate=0.1", "reopen=false"]
     return {
-        preset: Scenario.from_preset(
-            preset, surface="printed", owners=owners, seed=seed, **learning
-        )
+        preset: own_game(load_scenario(preset=preset, settings=[*usual, *settings]))
         for preset in PRESETS
     }
 

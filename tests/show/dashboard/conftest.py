@@ -17,7 +17,7 @@ from tests.show.dashboard.asgi import Client
 from noisemarket.show.dashboard.run_store import RunStore
 from noisemarket.show.dashboard.web_app import web_app
 
-TINY = ("--seeds", "2", "--owners", "2", "--iterations", "200", "--workers", "1")
+TINY = ("--seeds", "2", "--set", "owners=2", "--set", "iterations=200", "--workers", "1")
 GAME = ("--set", "owners=4", "--set", "iterations=400", "--set", "model=cnn")
 
 

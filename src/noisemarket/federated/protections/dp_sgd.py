@@ -33,7 +33,7 @@ class DPSGD(Protection):
     name = "dp_sgd"
     scenario_keys: ClassVar = {
         "batch": "training.batch",
-        "rate": "training.local_rate",
+        "rate": "local_rate",
         "clip": "privacy.clip",
     }
     stated = ("reach",)

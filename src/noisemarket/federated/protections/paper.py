@@ -14,13 +14,6 @@ from noisemarket.privacy.noise import LARGEST, add_noise
 from noisemarket.privacy.noise_check import Evidence
 from noisemarket.privacy.zcdp import Neighbours
 
-SGD_KEYS = {
-    "batch": "training.batch",
-    "rate": "training.local_rate",
-    "epochs": "training.local_epochs",
-}
-"""The settings of ``local_sgd``."""
-
 LONGER_THAN_USUAL = 3.0
 """Nothing bounds an update. One that is so many times longer than the usual one of its round is
 refused: a single owner must not move the model at will."""
@@ -50,7 +43,7 @@ class Paper(Protection):
     rate: float = 0.05
     epochs: int = 1
     name = "paper"
-    scenario_keys: ClassVar = SGD_KEYS
+    scenario_keys: ClassVar = {"batch": "training.batch", "rate": "local_rate"}
 
     def upload(self, task: UploadTask) -> Upload:
         update = local_sgd(task, self.batch, self.rate, self.epochs)

@@ -218,11 +218,16 @@ class Protection(ABC):
 
     @classmethod
     def from_scenario(cls, values: Mapping[str, Any], settings: Mapping[str, Any]) -> Self:
-        """The protection by a scenario's values, such as ``privacy.clip``, and own settings."""
+        """The protection by a scenario's values, such as ``privacy.clip``, and own settings.
+
+        A value without a section follows from the model.
+        """
         table = "privacy.settings"
         for name, key in cls.scenario_keys.items():
             if name in settings:
-                raise BadInput(f"{table}.{name}", settings[name], f"give it as {key} instead.")
+                fixed = "follows from the model: remove it."  # no key of a scenario
+                remedy = f"give it as {key} instead." if "." in key else fixed
+                raise BadInput(f"{table}.{name}", settings[name], remedy)
         read = {name: values[key] for name, key in cls.scenario_keys.items()}
         return cls.from_settings(read | dict(settings), table)
 

@@ -71,7 +71,7 @@ class Sharded(ShardMean):
     scenario_keys: ClassVar = {
         "records_per_shard": "privacy.records_per_shard",
         "clip": "privacy.clip",
-        "steps": "privacy.shard_steps",
+        "steps": "shard_steps",
         "rate": "privacy.shard_rate",
     }
 
