@@ -117,7 +117,7 @@ def test_a_run_is_started_watched_stopped_and_resumed(browser: Browser, served: 
     """From the form to the end; meanwhile a reload, a second user, and a server that is killed."""
     page = opened(browser, served, "#/new")
     page.get_by_text("More settings").click()
-    for label, value in {"Name": "live", "Owners": "4", "Rounds": "30"}.items():
+    for label, value in {"Name": "live", "Owners": "4", "Rounds": "200"}.items():
         page.get_by_label(re.compile(rf"^{label}")).first.fill(value)
     page.get_by_label("Compare with").select_option("0")
     page.get_by_role("button", name="Start").click()
@@ -126,7 +126,7 @@ def test_a_run_is_started_watched_stopped_and_resumed(browser: Browser, served: 
     expect(chart).to_have_attribute("aria-label", re.compile("DyPP"), timeout=LONG)
     expect(page.get_by_text("a single draw of the noise")).to_be_visible()
     seen = page.locator("#main .facts")
-    expect(seen).to_contain_text(re.compile(r"Round[2-9] of 30|Round\d\d of 30"), timeout=LONG)
+    expect(seen).to_contain_text(re.compile(r"Round[2-9] of 200|Round\d\d of 200"), timeout=LONG)
     run = process_of(served.root / "live")
     run.suspend()
     before = int(re.findall(r"Round(\d+) of", seen.inner_text().replace("\n", ""))[0])
@@ -134,7 +134,7 @@ def test_a_run_is_started_watched_stopped_and_resumed(browser: Browser, served: 
     page.reload()
     other = opened(browser, served, "#/run/live", "phone")
     for one in (page, other):
-        expect(one.locator("#main .facts")).to_contain_text("of 30", timeout=LONG)
+        expect(one.locator("#main .facts")).to_contain_text("of 200", timeout=LONG)
         now = one.locator("#main .facts").inner_text().replace("\n", "")
         assert int(re.findall(r"Round(\d+) of", now)[0]) >= before
 
@@ -150,7 +150,7 @@ def test_a_run_is_started_watched_stopped_and_resumed(browser: Browser, served: 
     page.get_by_role("button", name="Resume").click()
     for one in (page, other):
         expect(one.locator(".head .tag").first).to_have_text("complete", timeout=LONG)
-        expect(one.locator("#main .facts")).to_contain_text(re.compile("Round\n?30 of 30"))
+        expect(one.locator("#main .facts")).to_contain_text(re.compile("Round\n?200 of 200"))
     expect(page.get_by_text("verified: sound")).to_be_visible(timeout=LONG)
     assert (served.root / "live" / "summary.json").is_file()
     done(page, served, killed=True)
