@@ -121,7 +121,7 @@ def named_dataset(
     """A dataset of named owners' encoded records and of test records, each with labels."""
     classes = description.label.classes
     if names and (own[1] == own[1][0]).all():
-        shown = f"{classes[int(own[1][0])]} alone"
+        shown = classes[int(own[1][0])]
         raise BadInput("the owners' only label", shown, "give records of at least two classes.")
     for array in (*own, *test, holders):
         array.setflags(write=False)
