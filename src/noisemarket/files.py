@@ -394,6 +394,9 @@ def read_text(field: str, file: str | Path) -> str:
         return Path(file).read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as problem:
         reason = getattr(problem, "strerror", None) or "not a UTF-8 text file"
+        if isinstance(problem, UnicodeDecodeError):
+            line = problem.object.count(b"\n", 0, problem.start) + 1
+            reason += f": see line {line:,}"
         raise BadInput(field, str(file), f"cannot be read ({reason}).") from None
 
 

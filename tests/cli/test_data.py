@@ -29,9 +29,21 @@ def test_check_names_what_is_wrong_and_shows_the_others(tmp_path: Path) -> None:
     with (tmp_path / "calder.csv").open("a") as file:
         file.write("1,2\n")
     done = call_here("data", "check", ".", cwd=tmp_path)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "has 2 values in line 54" in " ".join(done.stdout.split())
+    (tmp_path / "ashford.csv").rename(tmp_path / "[b]ash.csv")
+    assert "│ [b]ash " in call_here("data", "check", ".", cwd=tmp_path).stdout
     assert "bexley" in done.stdout
+
+
+def test_test_records_that_owners_have_are_told_by_every_command(tmp_path: Path) -> None:
+    for file in HOSPITALS.glob("*.*"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "test.csv").write_bytes((HOSPITALS / "calder.csv").read_bytes())
+    words = ("negotiate", "--mechanism", "clock", "--set", "data=.", "--set", "currency=EUR")
+    done = call_here(*words, "--json", cwd=tmp_path)
+    assert "52 of 52 records in test.csv equal records of owners" in done.stderr
+    assert json.loads(done.stdout)["currency"] == "EUR"
 
 
 def test_a_missing_folder_and_a_bad_file_are_sentences(tmp_path: Path) -> None:

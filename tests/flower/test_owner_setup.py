@@ -97,6 +97,10 @@ def test_a_table_is_kept_as_it_is(tmp_path: Path) -> None:
     assert (folder / "records.csv").read_bytes() == records.read_bytes()
     assert (folder / "records.csv").stat().st_mode & 0o777 == 0o600
     assert OwnerFolder("north", folder).record_count() == 2
-    done = CliRunner().invoke(app, words(tmp_path / "south", tmp_path / "south.csv"))
-    assert isinstance(done.exception, BadInput)
-    assert not (tmp_path / "south").exists()
+    for content in (None, "", "age,outcome\n", "age;outcome\n3;died\n", "age,outcome\n3\n"):
+        if content is not None:
+            records.write_text(content)
+        file = tmp_path / "south.csv" if content is None else records
+        done = CliRunner().invoke(app, words(tmp_path / "south", file))
+        assert isinstance(done.exception, BadInput), content
+        assert not (tmp_path / "south").exists()

@@ -122,7 +122,9 @@ def test_contract_without_a_description_has_no_such_field() -> None:
         Contract(**FIELDS, description="short")
 
 
-def test_owner_reads_its_table_by_the_contracted_description(tmp_path: Path) -> None:
+def test_owner_reads_its_table_by_the_contracted_description(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     description = Description.read(HOSPITALS / "columns.toml")
     folder = OwnerFolder("ashford", tmp_path / "ashford")
     folder.keep_table(HOSPITALS / "ashford.csv")
@@ -139,6 +141,7 @@ def test_owner_reads_its_table_by_the_contracted_description(tmp_path: Path) -> 
     with pytest.raises(Declined, match="do not fit") as problem:
         folder.records(bad)
     assert "malignant" not in str(problem.value)
+    assert "diagnosis in line 3 of" in caplog.text  # on the owner's own machine
 
 
 def test_owner_with_its_own_table_uploads_what_the_embedded_market_does(tmp_path: Path) -> None:
@@ -223,6 +226,16 @@ def test_a_cap_is_kept_before_anything_is_signed(tmp_path: Path) -> None:
     total = format_micro(sum(row.paid_micro or 0 for row in outcome.owners))
     checked = call_here("ledger", "verify", "run", cwd=tmp_path).stdout
     assert f"{total} EUR paid in all." in " ".join(checked.split())
+
+
+def test_owner_whose_cap_is_below_the_unpaid_job_is_told_so(tmp_path: Path) -> None:
+    made = scenario(mechanism="equilibrium", epsilon_cap=0.4, rounds=2)
+    outcome = nm.run_market(prepare(made), tmp_path / "run", engine=SerialEngine).finish()
+    out = [row for row in outcome.owners if row.releases < 2]
+    assert out
+    assert {row.reason for row in out} == {"its privacy cap does not allow all rounds, even unpaid"}
+    said = call_here("ledger", "statement", "run", out[0].owner, cwd=tmp_path).stdout
+    assert "nothing was sold, and rounds beyond the cap are missed." in " ".join(said.split())
 
 
 @pytest.mark.compiled

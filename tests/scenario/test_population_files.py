@@ -81,9 +81,8 @@ class TestPopulationFiles:
         assert 'has unknown "colour"' in message
         assert "line 2 must have" in message
         assert "line 3 must have" in message
-        message = complaint(
-            lambda: read_owners(self.write(tmp_path, "b.csv", f"owner,privacy_cost,beta\n{rows}"))
-        )
+        file = self.write(tmp_path, "b.csv", f"owner,privacy_cost,beta\n{rows}")
+        message = complaint(lambda: load_scenario(settings={"population.file": file}))
         assert "line 3 must have one value per column" in message
         assert "owner a stands in line 2 and in line 5" in message
         assert "privacy_cost in line 2 is x: give a finite number" in message
@@ -112,7 +111,7 @@ class TestPopulationFiles:
             (f"{HEADER}\n1,1,1,-1\n", "markup in line 2 is -1"),
             (f"owner,{HEADER}\na\x1b[31m,1,1,1,0\n", "owner a\\x1b[31m in line 2: name it"),
             (f"owner,{HEADER}\n{'n' * 201},1,1,1,0\n", "more than 200 characters"),
-            (b"\xff\xfe\x00privacy", "not a UTF-8 text file"),
+            (b"owner\nn\xe9", "not a UTF-8 text file: see line 2"),
             (f"{HEADER},beta\n1,1,1,0,7\n", "beta"),
         ],
     )  # fmt: skip

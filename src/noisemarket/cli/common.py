@@ -52,7 +52,8 @@ def load(
     budget: str | None = None,
     target_accuracy: str | None = None,
 ) -> Scenario:
-    """The scenario with all options applied."""
+    """The scenario with all options applied; what is odd about its owners' records is told."""
+    from noisemarket.federated.data_files import load_data, named_records
     from noisemarket.scenario import load_scenario
 
     given = {
@@ -63,6 +64,9 @@ def load(
     }
     options = [f"{key}={value}" for key, value in given.items() if value is not None]
     scenario = load_scenario(file, preset=preset, settings=[*(settings or ()), *options])
+    if named_records(data := scenario.training.data):
+        for remark in load_data(data).remarks:
+            print(remark, file=sys.stderr, flush=True)
     if target_accuracy is not None and scenario.market.target_accuracy != "none":
         for ability in _WITHOUT:
             only_with(ability, "--target-accuracy", target_accuracy, scenario)

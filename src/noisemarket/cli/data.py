@@ -34,6 +34,8 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Show every owner's records, labels, and values outside of the description (columns.toml)."""
+    from rich.text import Text
+
     from noisemarket.federated.owner_tables import check_tables
     from noisemarket.show.style import table_of
 
@@ -42,8 +44,8 @@ def check(
     table = table_of(None, ("owner", "labels", "outside", "missing"), "records")
     for one in found:
         if not one.problem:
-            counts = (one.labels, one.outside, one.missing)
-            table.add_row(one.owner, *map(_counted, counts), f"{one.records:,}")
+            counts = map(_counted, (one.labels, one.outside, one.missing))
+            table.add_row(*map(Text, (one.owner, *counts, f"{one.records:,}")))
     document = {"owners": [asdict(one) for one in found], "remarks": remarks}
     meant = (
         "Outside: numbers beyond their range, which are clipped, and texts that are not listed. "
@@ -51,7 +53,7 @@ def check(
     )
     show(as_json, document, table, meant, *problems, *remarks)
     if problems:
-        raise typer.Exit(1)
+        raise typer.Exit(2)
 
 
 def _counted(counts: dict[str, int]) -> str:

@@ -244,7 +244,6 @@ def carry_out(
         said.append(_NOT_COMPARED)
     elif others and market.scenario.training.data in PUBLIC:
         said.append(_PUBLIC.format(name=data.name))
-    said += data.remarks
     said += _whose(choices, folder)
     said += [f"Owner {owner} broke its contract: {why}." for owner, why in outcome.broken.items()]
     said += report.harmful_uploads(outcome)

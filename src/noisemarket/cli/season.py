@@ -88,7 +88,7 @@ def _jobs(
         f"Owners and their wallets: noisemarket owner account {root}",
         f"To see the contracts of all jobs: noisemarket ledger ls {root}",
     ]
-    show(as_json, {"jobs": rows}, report.season_table(rows, currency), *said)
+    show(as_json, {"currency": currency, "jobs": rows}, report.season_table(rows, currency), *said)
 
 
 def _open(

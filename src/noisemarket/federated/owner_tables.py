@@ -77,10 +77,10 @@ def _load(path: Path, _stamps: tuple[tuple[object, ...], ...]) -> Dataset:
     folder = path if path.is_dir() else path.parent
     description = _description(folder)
     names: tuple[str, ...] = ()
-    if path.is_dir() and not _owner_files(folder):  # the owners are elsewhere
+    files = _owner_files(folder, description) if path.is_dir() else {}
+    if path.is_dir() and not files:  # the owners are elsewhere
         own = _nobody(description)
     elif path.is_dir():
-        files = _owner_files(folder)
         tables = [read_table(file, description) for file in files.values()]
         names = tuple(files)
         own = joined(tables)
@@ -121,8 +121,8 @@ def named_dataset(
     """A dataset of named owners' encoded records and of test records, each with labels."""
     classes = description.label.classes
     if names and (own[1] == own[1][0]).all():
-        shown = f"{classes[int(own[1][0])]} alone"
-        raise BadInput("the owners' labels", shown, "give records of at least two classes.")
+        shown = classes[int(own[1][0])]
+        raise BadInput("the owners' only label", shown, "give records of at least two classes.")
     for array in (*own, *test, holders):
         array.setflags(write=False)
     return Dataset(
@@ -142,7 +142,7 @@ def check_tables(path: Path) -> tuple[list[OwnerCheck], tuple[str, ...]]:
     description, test = _description(folder), _test_file(folder, needed=False)
     found, tables = list[OwnerCheck](), list[Table]()
     if path.is_dir():
-        for name, file in _owner_files(folder).items():
+        for name, file in _owner_files(folder, description).items():
             try:
                 tables.append(read_table(file, description))
                 found.append(_checked(name, tables[-1], description))
@@ -154,6 +154,8 @@ def check_tables(path: Path) -> tuple[list[OwnerCheck], tuple[str, ...]]:
             part = _some(own, own.holders == own.names.index(name))
             found.append(_checked(name, part, description))
     if test is None:
+        if not found:
+            raise BadInput("data", str(folder), "holds no CSV or Parquet file of records.")
         return found, ()
     try:
         curators = read_table(test, description)
@@ -172,7 +174,7 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in found if not path.name.startswith("."))
 
 
-def _owner_files(folder: Path) -> dict[str, Path]:
+def _owner_files(folder: Path, description: Description) -> dict[str, Path]:
     """The owners' files by name."""
     files = [file for file in _files(folder) if file.stem not in RESERVED]
     seen: dict[str, Path] = {}
@@ -182,6 +184,10 @@ def _owner_files(folder: Path) -> dict[str, Path]:
         if other is not file:
             remedy = f"has two files of one owner, {other.name} and {file.name}: keep one."
             raise BadInput("data", str(folder), remedy)
+    if files and (column := description.owner_column):
+        remedy = f"has a file per owner, but {COLUMNS} names the owner_column {column}: name the "
+        remedy += f"one file instead, such as {files[0]}, or drop owner_column."
+        raise BadInput("data", str(folder), remedy)
     return {file.stem: file for file in files}
 
 
@@ -235,11 +241,11 @@ def held_back(holders: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def _overlap(own: Table, test: Table, file: Path) -> tuple[str, ...]:
-    """A remark if more test records equal owners' records than these equal one another."""
+    """A remark if clearly more test records equal owners' records than these equal one another."""
     seen, times = np.unique(own.keys, return_counts=True)
     equal = np.isin(test.keys, seen)
-    chance = float(times[times > 1].sum()) / len(own)
-    if equal.mean() <= chance:
+    chance, records = float(times[times > 1].sum()) / len(own), len(test)
+    if equal.sum() <= records * chance + 3 * (records * chance * (1 - chance)) ** 0.5:
         return ()
     return (
         f"{int(equal.sum()):,} of {len(test):,} records in {file.name} equal records of owners, "

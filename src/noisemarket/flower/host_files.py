@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.table_files import SUFFIXES
+from noisemarket.federated.table_files import SUFFIXES, columns_of
 from noisemarket.files import load_arrays, private_folder, unusable, write_atomic
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder
@@ -79,6 +79,8 @@ def set_up_owner(
     if table and not records.is_file():
         raise BadInput("records", str(records), "does not exist: name a file of records.")
     arrays = None if table else _read_records(records)
+    if table:
+        columns_of(records)  # what no description would make readable is told now
     try:
         private_folder(folder)
         if arrays is None:

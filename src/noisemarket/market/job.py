@@ -338,7 +338,9 @@ class _OpenJob:
         if fits(budget, levels.sigma_left(more), rounds):
             return ""
         allowed = [one for one in levels.sigmas.tolist() if fits(budget, one, rounds)]
-        return f"its privacy cap allows no less noise than {min(allowed, default=math.inf):g}"
+        if not allowed:
+            return "its privacy cap does not allow all rounds, even unpaid"
+        return f"its privacy cap allows no less noise than {min(allowed):g}"
 
     def _negotiate(self, invitation: JobInvitation, watch: Watch) -> Negotiation:
         """Agree contracts: in arrays where all owners are simulated here, else by messages."""

@@ -224,6 +224,7 @@ class Negotiation:
     def summary(self) -> dict[str, object]:
         """Everything that ``negotiate --json`` prints."""
         return self.outcome() | {
+            "currency": self.scenario.market.currency,
             "equilibrium": self.equilibrium.as_dict(),
             "first_best": self.first_best.as_dict(),
             "recoveries": [vars(recovery) for recovery in self.recoveries],

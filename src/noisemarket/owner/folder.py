@@ -168,7 +168,8 @@ class OwnerFolder:
     def _extract(self, table: Path, description: Description, kept: Path) -> None:
         try:
             found = read_table(table, description)
-        except NoisemarketError:  # which may quote a record: for the owner's own eyes
+        except NoisemarketError as problem:  # which may quote a record: for the owner's own eyes
+            getLogger(__name__).warning("The records cannot be used: %s", problem)
             raise Declined("the owner's records do not fit the description of a record") from None
         images = TableFeatures(description).extract(found.records)
         save_arrays(kept, private=True, images=images, labels=found.labels)

@@ -206,4 +206,4 @@ def _anchor_file(tree: dict[str, Any], base: Path | None) -> None:
         return
     population["file"] = str((base or Path()) / str(population["file"]))
     if "owners" not in population:
-        population["owners"] = len(read_owners(population["file"], secrets=False))
+        population["owners"] = len(read_owners(population["file"]))

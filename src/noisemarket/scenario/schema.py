@@ -68,8 +68,8 @@ def _ledger_url(value: str) -> str:
 
 
 def _word(value: str) -> str:
-    if not value.isprintable() or value != value.strip():
-        raise BadInput("market.currency", value, "give a word such as EUR.")
+    if not 0 < len(value) <= 20 or not value.isprintable() or value != value.strip():
+        raise BadInput("market.currency", value, "give a word such as EUR, of at most 20 letters.")
     return value
 
 
@@ -92,7 +92,7 @@ WeightingName = Annotated[str, AfterValidator(_weighting)]
 ProtectionName = Annotated[str, AfterValidator(_protection)]
 Width = Annotated[int, Field(ge=1, le=10_000), _NO_BOOL]
 ShardSize = Annotated[int, Field(ge=1, le=10**6), _NO_BOOL]
-Currency = Annotated[str, Field(min_length=1, max_length=20), AfterValidator(_word)]
+Currency = Annotated[str, AfterValidator(_word)]
 LedgerUrl = Annotated[str, AfterValidator(_ledger_url)]
 Spread = Number | dict[str, Any]
 

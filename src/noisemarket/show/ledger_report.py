@@ -25,7 +25,7 @@ from noisemarket.ledger.entries import DELIVERED, MISSED, REFUSED, SIMULATED
 from noisemarket.ledger.money import MOST, UNITS, format_micro, in_words
 from noisemarket.ledger.store import Ledger
 from noisemarket.owner.folder import owner_folder
-from noisemarket.privacy.accountant import privacy_sentences
+from noisemarket.privacy.accountant import TOLERANCE, privacy_sentences
 from noisemarket.privacy.zcdp import gaussian_epsilon, zcdp_epsilon
 from noisemarket.show.style import table_of
 
@@ -255,10 +255,12 @@ def statement_sentences(contract: Row) -> list[str]:
     ]
     if contract["simulated_owner"]:
         lines.append("Simulated owner: its records were dealt out to it from shared data.")
-    if contract["least_sigma"] is not None:
+    if (least := contract["least_sigma"]) is not None:
+        unsold = "what needs less was not sold"
+        if least > contract["sigma"] * (1.0 + TOLERANCE):
+            unsold = "nothing was sold, and rounds beyond the cap are missed"
         lines.append(
-            f"The job's privacy cap allows noise of at least {contract['least_sigma']:.3g} in all "
-            "rounds: what needs less was not sold."
+            f"The job's privacy cap allows noise of at least {least:.3g} in all rounds: {unsold}."
         )
     lines += [
         *privacy_sentences(contract),

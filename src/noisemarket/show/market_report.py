@@ -130,7 +130,7 @@ def market_table(summary: Mapping[str, Any]) -> Table:
         table.add_row(named, _three(summary["epsilon"]))
     table.add_row("owners that sold noise", f"{summary['trades']:,} of {summary['owners']:,}")
     if summary["owners_at_cap"]:
-        table.add_row("sold no more: privacy cap", f"{summary['owners_at_cap']:,} owners")
+        table.add_row("owners whose privacy cap allows no more", f"{summary['owners_at_cap']:,}")
     if summary["simulated_owners"]:
         table.add_row("simulated owners", "their records were dealt out to them")
     if summary["over_budget"]:

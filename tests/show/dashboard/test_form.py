@@ -11,6 +11,7 @@ from tests.show.dashboard.asgi import Client
 from noisemarket.show.dashboard import form as forms
 from noisemarket.show.dashboard.run_store import RunStore
 from noisemarket.show.dashboard.web_app import web_app
+from noisemarket.show.dashboard.whatif import answer_of
 
 HOSPITALS = Path(__file__).resolve().parents[3] / "examples" / "hospitals"
 
@@ -35,6 +36,14 @@ def test_all_that_is_wrong_is_told_at_once_in_plain_words(tmp_path: Path) -> Non
     assert fields["name"] == "This exists already: choose another."
     assert set(fields) == {"population.owners", "market.budget", "mechanism", "name"}
     assert not list(tmp_path.glob("taken/*"))
+
+
+def test_what_if_keeps_the_privacy_cap() -> None:
+    free, capped = (
+        answer_of("market", {"privacy.epsilon_cap": cap})["answers"] for cap in (0.0, 0.2)
+    )
+    assert free["clock"]["sellers"] > 0 == capped["clock"]["sellers"]  # they would keep 0.1
+    assert free["equilibrium"]["paid"] > capped["equilibrium"]["paid"] > 0
 
 
 def test_a_wrong_mechanism_names_no_folder(tmp_path: Path) -> None:

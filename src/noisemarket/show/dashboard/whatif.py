@@ -16,6 +16,7 @@ from noisemarket.errors import BadInput
 from noisemarket.game.environment import Contracts, Environment
 from noisemarket.game.value import worth
 from noisemarket.market.negotiation import run_options
+from noisemarket.market.orders import with_caps
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.asker import ArrayAsker
 from noisemarket.pricing.clock import ClockAuction
@@ -67,7 +68,7 @@ def _answer(preset: str, words: tuple[str, ...]) -> dict[str, Any]:
     if scenario.population.owners > MOST_OWNERS:
         remedy = f"for this page, give at most {MOST_OWNERS:,}."
         raise BadInput("population.owners", scenario.population.owners, remedy)
-    environment, options = scenario.environment(), run_options(scenario)
+    environment, options = with_caps(scenario), run_options(scenario)
     none = find_mechanism("uniform").run(environment, options).contracts
 
     def figures(contracts: Contracts) -> dict[str, Any]:
