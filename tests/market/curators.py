@@ -10,8 +10,9 @@ is a ServerApp, whose owners answer in workers of Flower's simulation, and these
 Processes are killed and started again until every job is done, or nobody has privacy left for it.
 After every kill this must hold for every owner's wallet:
 
-- no line is lost or changed, and reserved plus spent is within the budget;
-- what was spent is what dp_accounting composes of the same releases, to 1e-9;
+- no line is lost or changed, also none that was there at the last kill;
+- after every line reserved plus spent is within the budget, and no job has passed its reservation;
+- what was spent is, after every line, what dp_accounting composes of the releases, to 1e-9;
 - a contract that both sides signed, and that is not settled, has its reservation.
 
 When all are done no reservation is left, and every round that a job charged was spent once.
@@ -30,7 +31,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import psutil
 from dp_accounting import GaussianDpEvent
@@ -41,7 +44,7 @@ from noisemarket.errors import NoisemarketError
 from noisemarket.market.job import NobodySigned
 from noisemarket.market.orders import prepare
 from noisemarket.owner.folder import CONTRACT, STATEMENT
-from noisemarket.owner.wallet import Balance, Reservation, Wallet, last_of
+from noisemarket.owner.wallet import Balance, Wallet, last_of
 from noisemarket.privacy.accountant import read_journal
 from noisemarket.scenario import Scenario
 
@@ -63,23 +66,32 @@ def wallets(root: Path) -> list[Wallet]:
     return [Wallet(folder, line["owner"], line["records"]) for folder, line in lines]
 
 
-def look(root: Path, budget: float) -> dict[str, Balance]:
-    """What must hold at any time; gives the balance of each owner."""
+def look(
+    root: Path, budget: float, before: Mapping[str, Balance] = MappingProxyType({})
+) -> dict[str, Balance]:
+    """What must hold at any time, and ``before``; gives the balance of each owner."""
     found = {}
     for wallet in wallets(root):
         accountant, spent, balance = RdpAccountant([ORDER]), list[float](), Balance()
+        known = before.get(wallet.owner, balance)
         for line in wallet.history():
+            balance = Balance.of(line)
             if line["did"] == "spend":
-                terms = Reservation.from_row(line["open"][line["job"]]).terms
-                accountant.compose(GaussianDpEvent(terms.noise_multiplier))
+                job = balance.open[line["job"]]
+                accountant.compose(GaussianDpEvent(job.terms.noise_multiplier))
                 spent.append(line["rho"])
-            balance = Balance.of(line)  # others go on meanwhile
-        if balance.spent + balance.reserved > budget * (1 + 1e-9):
-            raise Violation(f"{wallet.owner} has passed its budget: {balance}")
-        for mine in (balance.spent, math.fsum(spent)):
-            theirs = float(accountant._rdp[0]) / ORDER
-            if not math.isclose(mine, theirs, rel_tol=1e-9):
-                raise Violation(f"{wallet.owner} has spent {mine}, dp_accounting says {theirs}")
+                if job.spent > job.terms.rho_cap * (1 + 1e-9):
+                    raise Violation(f"{wallet.owner} has passed its reservation: {job}")
+            if balance.spent + balance.reserved > budget * (1 + 1e-9):
+                raise Violation(f"{wallet.owner} has passed its budget: {balance}")
+            for mine in (balance.spent, math.fsum(spent)):
+                theirs = float(accountant._rdp[0]) / ORDER
+                if not math.isclose(mine, theirs, rel_tol=1e-9):
+                    raise Violation(f"{wallet.owner} has spent {mine}, dp_accounting says {theirs}")
+            if balance.number == known.number and balance.head != known.head:
+                raise Violation(f"{wallet.owner} has other lines than before")
+        if balance.number < known.number:
+            raise Violation(f"{wallet.owner} has lost lines: {balance.number} of {known.number}")
         for contract in wallet.folder.glob(f"jobs/*/{CONTRACT}"):
             job = contract.parent
             if job.name not in wallet.account().open and not (job / STATEMENT).exists():
@@ -164,9 +176,10 @@ def end(pid: int) -> None:
 
 def wave(
     place: Path, images: Path, curators: int, kills: int, rng: random.Random, engine: str
-) -> int:
-    """Some curators at once on new owners, until all are done; gives how many were killed."""
-    root, killed = place / "consortium", 0
+) -> Counter[str]:
+    """Some curators at once on new owners, until all are done; gives how many were killed, and
+    where."""
+    root, killed, known = place / "consortium", Counter[str](), dict[str, Balance]()
     made, longest = small(images, engine), 30.0 if engine == FLOWER else 0.3
     alone = here(made, place / "alone").finish()
     budget = max(owner.rho for owner in alone.owners) * curators * 0.6
@@ -176,7 +189,7 @@ def wave(
         for folder in left:
             left[folder] = begin(images, folder, root, budget, engine)
         while left:
-            time.sleep(rng.uniform(0.0, longest if killed < kills else 0.3))
+            time.sleep(rng.uniform(0.0, longest if killed.total() < kills else 0.3))
             for folder, pid in list(left.items()):
                 ended, status = os.waitpid(pid, os.WNOHANG)
                 if not ended:
@@ -187,13 +200,13 @@ def wave(
                     said = folder.with_suffix(".log").read_text()[-2000:]
                     raise Violation(f"{folder.name} ended with {code}: {said}")
                 done += [folder] if code == 0 else []
-            if left and killed < kills:
+            if left and killed.total() < kills:
                 folder = rng.choice(list(left))
                 end(left.pop(folder))
-                killed += 1
-                look(root, budget)
+                known = look(root, budget, known)
+                killed[_where(folder, known)] += 1
                 left[folder] = begin(images, folder, root, budget, engine)
-        look(root, budget)
+        look(root, budget, known)
         ended_well(root, done)
         if not done:
             raise Violation(f"none of {curators} jobs was done")
@@ -201,6 +214,15 @@ def wave(
         for pid in left.values():
             end(pid)
     return killed
+
+
+def _where(folder: Path, known: Mapping[str, Balance]) -> str:
+    """How far a curator's job had come, by the owners' wallets."""
+    job = job_name(folder) if (folder / "market.json").exists() else ""
+    held = [one.open[job] for one in known.values() if job in one.open]
+    if held:
+        return "in training" if any(one.releases for one in held) else "reserved"
+    return "settled or refused" if job and any(folder.glob("*/privacy.journal")) else "before"
 
 
 def run(words: list[str] | None = None) -> int:
@@ -215,21 +237,22 @@ def run(words: list[str] | None = None) -> int:
     print(f"seed {given.seed}", flush=True)
     place, rng = Path(tempfile.mkdtemp(prefix="nm-curators-")), random.Random(given.seed)
     (place / "images").mkdir()
-    images, kills, waves = write_images(place / "images"), 0, 0
+    images, kills, waves = write_images(place / "images"), Counter[str](), 0
     try:
-        while kills < given.kills:
+        while kills.total() < given.kills:
             folder = place / f"wave-{waves}"
             folder.mkdir()
-            wanted = min(given.wave, given.kills - kills)
+            wanted = min(given.wave, given.kills - kills.total())
             kills += wave(folder, images, given.curators, wanted, rng, given.engine)
             waves += 1
-            print(f"{kills} kills, {waves * given.curators} jobs", flush=True)
+            jobs = waves * given.curators
+            print(f"{kills.total()} kills, {jobs} jobs: {dict(kills)}", flush=True)
             shutil.rmtree(folder)
     except Violation as problem:
         print(f"NOT HELD (seed {given.seed}, {place}): {problem}", flush=True)
         return 1
     shutil.rmtree(place)
-    print(f"{kills} kills of {given.curators} curators at once: all held.")
+    print(f"{kills.total()} kills of {given.curators} curators at once: all held.")
     return 0
 
 
