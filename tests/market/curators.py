@@ -41,6 +41,8 @@ from dp_accounting.rdp import RdpAccountant
 from tests.market.common import here, job_name, scenario, write_images
 
 from noisemarket.errors import NoisemarketError
+from noisemarket.files import last_line, parse_json_lines
+from noisemarket.market.events import BEGUN, EVENTS, NEGOTIATING
 from noisemarket.market.job import NobodySigned
 from noisemarket.market.orders import prepare
 from noisemarket.owner.folder import CONTRACT, STATEMENT
@@ -51,6 +53,8 @@ from noisemarket.scenario import Scenario
 OWNERS, ROUNDS = 2, 2
 FLOWER = "flower"
 ORDER = 8.0
+SETTLED = "settled"
+"""Where a job was killed whose wallets are closed; it is killed no more."""
 NOBODY = 3
 """How a curator ends for whom no owner has privacy left."""
 
@@ -122,10 +126,14 @@ def ended_well(root: Path, runs: list[Path]) -> None:
 
 
 def small(images: Path, engine: str, **more: float) -> Scenario:
-    """The job of every curator. Over Flower owners are asked."""
-    mechanism = "clock" if engine == FLOWER else "equilibrium"
+    """The job of every curator, in which an owner sells. Over Flower owners are asked, and a job
+    trains for longer, so that it is not killed while it starts only."""
+    mechanism, rounds = "equilibrium", ROUNDS
+    if engine == FLOWER:
+        mechanism, rounds = "clock", 10 * ROUNDS
+        more |= {"quality_value": 5.0, "payment_max": 200.0}
     return scenario(
-        images, owners=OWNERS, rounds=ROUNDS, model="features", noise="secure",
+        images, owners=OWNERS, rounds=rounds, model="features", noise="secure",
         mechanism=mechanism, **more,
     )  # fmt: skip
 
@@ -180,16 +188,17 @@ def wave(
     """Some curators at once on new owners, until all are done; gives how many were killed, and
     where."""
     root, killed, known = place / "consortium", Counter[str](), dict[str, Balance]()
-    made, longest = small(images, engine), 30.0 if engine == FLOWER else 0.3
+    made, longest = small(images, engine), 5.0 if engine == FLOWER else 0.3
     alone = here(made, place / "alone").finish()
     budget = max(owner.rho for owner in alone.owners) * curators * 0.6
     left = {place / f"run-{number}": 0 for number in range(curators)}
-    done: list[Path] = []
+    done, settled, since = list[Path](), set[Path](), dict[Path, float]()
     try:
         for folder in left:
             left[folder] = begin(images, folder, root, budget, engine)
         while left:
-            time.sleep(rng.uniform(0.0, longest if killed.total() < kills else 0.3))
+            victims = sorted(left.keys() - settled) if killed.total() < kills else []
+            time.sleep(rng.uniform(0.0, longest if victims else 0.3))
             for folder, pid in list(left.items()):
                 ended, status = os.waitpid(pid, os.WNOHANG)
                 if not ended:
@@ -200,11 +209,17 @@ def wave(
                     said = folder.with_suffix(".log").read_text()[-2000:]
                     raise Violation(f"{folder.name} ended with {code}: {said}")
                 done += [folder] if code == 0 else []
-            if left and killed.total() < kills:
-                folder = rng.choice(list(left))
+            victims = [folder for folder in victims if folder in left]
+            if engine == FLOWER and rng.random() < 0.9:  # one in ten while Flower starts
+                victims = [folder for folder in victims if _awake(folder, since.get(folder, 0.0))]
+                victims = victims if rng.random() < 0.4 else []
+            if victims:
+                folder = rng.choice(victims)
                 end(left.pop(folder))
                 known = look(root, budget, known)
-                killed[_where(folder, known)] += 1
+                killed[where := _where(folder, known)] += 1
+                settled |= {folder} if where == SETTLED else set()
+                since[folder] = time.time()
                 left[folder] = begin(images, folder, root, budget, engine)
         look(root, budget, known)
         ended_well(root, done)
@@ -216,13 +231,23 @@ def wave(
     return killed
 
 
+def _awake(folder: Path, since: float) -> bool:
+    """Whether a curator that was begun at this time has negotiated with owners."""
+    file = folder / "curator" / EVENTS
+    if not file.exists() or file.stat().st_mtime < since:
+        return False
+    with file.open("rb") as opened:
+        lines = parse_json_lines(last_line(opened)[1], file, "events", dict)
+    return bool(lines) and lines[-1]["kind"] not in (BEGUN, NEGOTIATING)
+
+
 def _where(folder: Path, known: Mapping[str, Balance]) -> str:
     """How far a curator's job had come, by the owners' wallets."""
     job = job_name(folder) if (folder / "market.json").exists() else ""
     held = [one.open[job] for one in known.values() if job in one.open]
     if held:
         return "in training" if any(one.releases for one in held) else "reserved"
-    return "settled or refused" if job and any(folder.glob("*/privacy.journal")) else "before"
+    return SETTLED if job and any(folder.glob("*/privacy.journal")) else "before"
 
 
 def run(words: list[str] | None = None) -> int:
