@@ -422,6 +422,9 @@ class OwnerAgent:
                 if before != json.loads(json.dumps(document)):
                     raise Declined("another contract was signed in this job")
                 return signature
+            if self.folder.wallets() and not self.folder.wallet().path.exists():
+                words = "The records of owner %s have changed: another account begins, in %s."
+                getLogger(__name__).warning(words, self.folder.name, self.folder.path)
             signature = self._sign_agreed(contract, self._negotiated(contract.job), plan)
             write_json(path / OFFER, {**document, "signature": signature}, private=True)
             return signature
