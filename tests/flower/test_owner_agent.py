@@ -210,6 +210,16 @@ def test_a_job_that_is_settled_before_it_trains_counts_as_one_without_a_contract
     assert owner.left_unsigned() == 1
 
 
+def test_an_owner_is_told_that_its_records_have_changed(
+    offered: Offered, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another account with the whole budget begins: also where nobody looks at the accounts."""
+    (Path(str(offered.node.config["owner-folder"])) / "wallet-earlier.jsonl").touch()
+    for _ in range(2):
+        offered.signature()
+    assert caplog.text.count("The records of owner 0 have changed: another account begins") == 1
+
+
 def standing_levels(job: Path) -> Levels:
     return GameRecord.read(job / "play.npz").invitation.levels
 

@@ -10,8 +10,9 @@ is a ServerApp, whose owners answer in workers of Flower's simulation, and these
 Processes are killed and started again until every job is done, or nobody has privacy left for it.
 After every kill this must hold for every owner's wallet:
 
-- no line is lost or changed, and reserved plus spent is within the budget;
-- what was spent is what dp_accounting composes of the same releases, to 1e-9;
+- no line is lost or changed, also none that was there at the last kill;
+- after every line reserved plus spent is within the budget, and no job has passed its reservation;
+- what was spent is, after every line, what dp_accounting composes of the releases, to 1e-9;
 - a contract that both sides signed, and that is not settled, has its reservation.
 
 When all are done no reservation is left, and every round that a job charged was spent once.
@@ -30,7 +31,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import psutil
 from dp_accounting import GaussianDpEvent
@@ -38,16 +41,20 @@ from dp_accounting.rdp import RdpAccountant
 from tests.market.common import here, job_name, scenario, write_images
 
 from noisemarket.errors import NoisemarketError
+from noisemarket.files import last_line, parse_json_lines
+from noisemarket.market.events import BEGUN, EVENTS, NEGOTIATING
 from noisemarket.market.job import NobodySigned
 from noisemarket.market.orders import prepare
 from noisemarket.owner.folder import CONTRACT, STATEMENT
-from noisemarket.owner.wallet import Balance, Reservation, Wallet, last_of
+from noisemarket.owner.wallet import Balance, Wallet, last_of
 from noisemarket.privacy.accountant import read_journal
 from noisemarket.scenario import Scenario
 
 OWNERS, ROUNDS = 2, 2
 FLOWER = "flower"
 ORDER = 8.0
+SETTLED = "settled"
+"""Where a job was killed whose wallets are closed; it is killed no more."""
 NOBODY = 3
 """How a curator ends for whom no owner has privacy left."""
 
@@ -63,23 +70,32 @@ def wallets(root: Path) -> list[Wallet]:
     return [Wallet(folder, line["owner"], line["records"]) for folder, line in lines]
 
 
-def look(root: Path, budget: float) -> dict[str, Balance]:
-    """What must hold at any time; gives the balance of each owner."""
+def look(
+    root: Path, budget: float, before: Mapping[str, Balance] = MappingProxyType({})
+) -> dict[str, Balance]:
+    """What must hold at any time, and ``before``; gives the balance of each owner."""
     found = {}
     for wallet in wallets(root):
         accountant, spent, balance = RdpAccountant([ORDER]), list[float](), Balance()
+        known = before.get(wallet.owner, balance)
         for line in wallet.history():
+            balance = Balance.of(line)
             if line["did"] == "spend":
-                terms = Reservation.from_row(line["open"][line["job"]]).terms
-                accountant.compose(GaussianDpEvent(terms.noise_multiplier))
+                job = balance.open[line["job"]]
+                accountant.compose(GaussianDpEvent(job.terms.noise_multiplier))
                 spent.append(line["rho"])
-            balance = Balance.of(line)  # others go on meanwhile
-        if balance.spent + balance.reserved > budget * (1 + 1e-9):
-            raise Violation(f"{wallet.owner} has passed its budget: {balance}")
-        for mine in (balance.spent, math.fsum(spent)):
-            theirs = float(accountant._rdp[0]) / ORDER
-            if not math.isclose(mine, theirs, rel_tol=1e-9):
-                raise Violation(f"{wallet.owner} has spent {mine}, dp_accounting says {theirs}")
+                if job.spent > job.terms.rho_cap * (1 + 1e-9):
+                    raise Violation(f"{wallet.owner} has passed its reservation: {job}")
+            if balance.spent + balance.reserved > budget * (1 + 1e-9):
+                raise Violation(f"{wallet.owner} has passed its budget: {balance}")
+            for mine in (balance.spent, math.fsum(spent)):
+                theirs = float(accountant._rdp[0]) / ORDER
+                if not math.isclose(mine, theirs, rel_tol=1e-9):
+                    raise Violation(f"{wallet.owner} has spent {mine}, dp_accounting says {theirs}")
+            if balance.number == known.number and balance.head != known.head:
+                raise Violation(f"{wallet.owner} has other lines than before")
+        if balance.number < known.number:
+            raise Violation(f"{wallet.owner} has lost lines: {balance.number} of {known.number}")
         for contract in wallet.folder.glob(f"jobs/*/{CONTRACT}"):
             job = contract.parent
             if job.name not in wallet.account().open and not (job / STATEMENT).exists():
@@ -110,10 +126,14 @@ def ended_well(root: Path, runs: list[Path]) -> None:
 
 
 def small(images: Path, engine: str, **more: float) -> Scenario:
-    """The job of every curator. Over Flower owners are asked."""
-    mechanism = "clock" if engine == FLOWER else "equilibrium"
+    """The job of every curator, in which an owner sells. Over Flower owners are asked, and a job
+    trains for longer, so that it is not killed while it starts only."""
+    mechanism, rounds = "equilibrium", ROUNDS
+    if engine == FLOWER:
+        mechanism, rounds = "clock", 10 * ROUNDS
+        more |= {"quality_value": 5.0, "payment_max": 200.0}
     return scenario(
-        images, owners=OWNERS, rounds=ROUNDS, model="features", noise="secure",
+        images, owners=OWNERS, rounds=rounds, model="features", noise="secure",
         mechanism=mechanism, **more,
     )  # fmt: skip
 
@@ -164,19 +184,21 @@ def end(pid: int) -> None:
 
 def wave(
     place: Path, images: Path, curators: int, kills: int, rng: random.Random, engine: str
-) -> int:
-    """Some curators at once on new owners, until all are done; gives how many were killed."""
-    root, killed = place / "consortium", 0
-    made, longest = small(images, engine), 30.0 if engine == FLOWER else 0.3
+) -> Counter[str]:
+    """Some curators at once on new owners, until all are done; gives how many were killed, and
+    where."""
+    root, killed, known = place / "consortium", Counter[str](), dict[str, Balance]()
+    made, longest = small(images, engine), 5.0 if engine == FLOWER else 0.3
     alone = here(made, place / "alone").finish()
     budget = max(owner.rho for owner in alone.owners) * curators * 0.6
     left = {place / f"run-{number}": 0 for number in range(curators)}
-    done: list[Path] = []
+    done, settled, since = list[Path](), set[Path](), dict[Path, float]()
     try:
         for folder in left:
             left[folder] = begin(images, folder, root, budget, engine)
         while left:
-            time.sleep(rng.uniform(0.0, longest if killed < kills else 0.3))
+            victims = sorted(left.keys() - settled) if killed.total() < kills else []
+            time.sleep(rng.uniform(0.0, longest if victims else 0.3))
             for folder, pid in list(left.items()):
                 ended, status = os.waitpid(pid, os.WNOHANG)
                 if not ended:
@@ -187,13 +209,19 @@ def wave(
                     said = folder.with_suffix(".log").read_text()[-2000:]
                     raise Violation(f"{folder.name} ended with {code}: {said}")
                 done += [folder] if code == 0 else []
-            if left and killed < kills:
-                folder = rng.choice(list(left))
+            victims = [folder for folder in victims if folder in left]
+            if engine == FLOWER and rng.random() < 0.9:  # one in ten while Flower starts
+                victims = [folder for folder in victims if _awake(folder, since.get(folder, 0.0))]
+                victims = victims if rng.random() < 0.4 else []
+            if victims:
+                folder = rng.choice(victims)
                 end(left.pop(folder))
-                killed += 1
-                look(root, budget)
+                known = look(root, budget, known)
+                killed[where := _where(folder, known)] += 1
+                settled |= {folder} if where == SETTLED else set()
+                since[folder] = time.time()
                 left[folder] = begin(images, folder, root, budget, engine)
-        look(root, budget)
+        look(root, budget, known)
         ended_well(root, done)
         if not done:
             raise Violation(f"none of {curators} jobs was done")
@@ -201,6 +229,25 @@ def wave(
         for pid in left.values():
             end(pid)
     return killed
+
+
+def _awake(folder: Path, since: float) -> bool:
+    """Whether a curator that was begun at this time has negotiated with owners."""
+    file = folder / "curator" / EVENTS
+    if not file.exists() or file.stat().st_mtime < since:
+        return False
+    with file.open("rb") as opened:
+        lines = parse_json_lines(last_line(opened)[1], file, "events", dict)
+    return bool(lines) and lines[-1]["kind"] not in (BEGUN, NEGOTIATING)
+
+
+def _where(folder: Path, known: Mapping[str, Balance]) -> str:
+    """How far a curator's job had come, by the owners' wallets."""
+    job = job_name(folder) if (folder / "market.json").exists() else ""
+    held = [one.open[job] for one in known.values() if job in one.open]
+    if held:
+        return "in training" if any(one.releases for one in held) else "reserved"
+    return SETTLED if job and any(folder.glob("*/privacy.journal")) else "before"
 
 
 def run(words: list[str] | None = None) -> int:
@@ -215,21 +262,22 @@ def run(words: list[str] | None = None) -> int:
     print(f"seed {given.seed}", flush=True)
     place, rng = Path(tempfile.mkdtemp(prefix="nm-curators-")), random.Random(given.seed)
     (place / "images").mkdir()
-    images, kills, waves = write_images(place / "images"), 0, 0
+    images, kills, waves = write_images(place / "images"), Counter[str](), 0
     try:
-        while kills < given.kills:
+        while kills.total() < given.kills:
             folder = place / f"wave-{waves}"
             folder.mkdir()
-            wanted = min(given.wave, given.kills - kills)
+            wanted = min(given.wave, given.kills - kills.total())
             kills += wave(folder, images, given.curators, wanted, rng, given.engine)
             waves += 1
-            print(f"{kills} kills, {waves * given.curators} jobs", flush=True)
+            jobs = waves * given.curators
+            print(f"{kills.total()} kills, {jobs} jobs: {dict(kills)}", flush=True)
             shutil.rmtree(folder)
     except Violation as problem:
         print(f"NOT HELD (seed {given.seed}, {place}): {problem}", flush=True)
         return 1
     shutil.rmtree(place)
-    print(f"{kills} kills of {given.curators} curators at once: all held.")
+    print(f"{kills.total()} kills of {given.curators} curators at once: all held.")
     return 0
 
 

@@ -99,6 +99,49 @@ def test_what_an_owner_wrote_down_counts(images: Path, tmp_path: Path) -> None:
         played(made, tmp_path / "five", root)
 
 
+@pytest.mark.parametrize(
+    ("own", "why"),
+    [
+        ({"most_rounds": 1}, "more rounds than the owner allows"),
+        ({"most_weights": 10}, "more weights than the owner allows"),
+        ({"most_steps": 0}, "more steps than the owner allows"),
+        ({"sigma_max": 0.8}, "unpaid, the owner keeps more noise"),
+        ({"floor": 0.7}, "below the owner's floor"),
+        ({"rho_cap": 1e-9}, "more than the owner's privacy cap"),
+        ({"rho_budget": 0}, "the privacy budget is spent"),
+        ({"privacy_weight": 1e9}, ""),
+        ({"payment_value": 0}, ""),
+    ],
+)
+def test_an_owner_keeps_to_its_own_limits(
+    images: Path, tmp_path: Path, own: dict[str, float], why: str
+) -> None:
+    """It is left out with the reason, before anything is agreed, or it sells nothing."""
+    root, made = tmp_path / "consortium", scenario(images, **ONCE)
+    folder = OwnerFolder("1", owner_folder(root, "1"))
+    private_folder(root)
+    private_folder(folder.path)
+    said = {"privacy_cost": 0.7, "markup": 0.2, "payment_value": 0.08, "privacy_weight": 2.5}
+    folder.keep_private(said | own)
+    outcome = played(made, tmp_path / "run", root)
+    assert outcome.agreed == 2
+    assert outcome.owners[1].saving == 0.0
+    assert (outcome.owners[1].state == LEFT_OUT) == bool(why)
+    assert why in outcome.owners[1].reason
+
+
+@pytest.mark.parametrize("own", [{}, {"privacy_cost": "dear"}, {"privacy_cost": math.nan}])
+def test_an_owner_must_say_what_its_privacy_is_worth(
+    images: Path, tmp_path: Path, own: dict[str, object]
+) -> None:
+    root = private_folder(tmp_path / "consortium")
+    path = private_folder(owner_folder(root, "1"))
+    said = {"markup": 0.2, "payment_value": 0.08, "privacy_weight": 2.5}
+    (path / "private.json").write_text(json.dumps(said | own))
+    with pytest.raises(BadInput, match="give numbers for privacy_cost, markup"):
+        played(scenario(images, **ONCE), tmp_path / "run", root)
+
+
 def test_an_owner_that_has_run_dry_takes_no_part(images: Path, tmp_path: Path) -> None:
     """First it sells less, then it does not train at all; nobody passes its budget."""
     root = tmp_path / "consortium"

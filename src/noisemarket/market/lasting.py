@@ -2,7 +2,8 @@
 
 They are those of Flower's hosts, in one folder on this machine. What an owner has written down
 counts, not what the scenario draws for it. What is left in its wallet is a floor of its noise: it
-sells nothing, and takes no part in a job, that its budget does not cover.
+sells nothing, and takes no part in a job, that its budget does not cover, nor in one that asks for
+more than it allows.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ import numpy as np
 
 from noisemarket.files import private_folder, write_json
 from noisemarket.game.environment import Environment
-from noisemarket.market.orders import PreparedMarket
+from noisemarket.game.sides import SLACK
+from noisemarket.market.orders import Order, PreparedMarket
 from noisemarket.market.run_folder import MarketFolder
-from noisemarket.owner.folder import OwnerFolder, digest_of, owner_folder
+from noisemarket.owner.agent import BELOW_FLOOR, KEEPS_MORE
+from noisemarket.owner.folder import Declined, OwnerFolder, digest_of, owner_folder
 from noisemarket.owner.simulated import SimulatedOwner, preferences
 from noisemarket.owner.wallet import Wallet
 from noisemarket.pricing.rule import seeds
@@ -77,24 +80,45 @@ def with_lasting_owners(
         own = own_folder.private()
         wallet = Wallet(own_folder.path, name, records_of(market, index))
         owner = SimulatedOwner(own_folder, own, wallet)
-        if name not in known:
+        preferred = owner.preferences()
+        if name in known:
+            least = float(known[name])
+        else:
             size = int(order.job.partition.sizes[index])
             relation = own_folder.neighbours()
             sensitivity = order.job.protection.sensitivity(dimension, size, relation)
             allowed = min(owner.allowed(), order.budgets[index].rho_cap)
             least = sigma_for_rho(sensitivity, allowed / order.plan.rounds)
-            floors[name] = max(float(own["floor"]), least)
-        else:
-            floors[name] = float(known[name])
-        owner.dry = floors[name] > sigma_max * (1.0 + 1e-9)
+            least = max(owner.own_noise("floor"), least)
+        if name not in known or least > sigma_max * (1.0 + SLACK):
+            owner.refuses = _refusal(owner, order, dimension, sigma_max, least)
+        floors[name] = 2.0 * sigma_max if owner.refuses else least
         owners.append(owner)
-        for field in ("privacy_cost", "markup"):
-            columns[field].append(float(own[field]))
+        # what it weighs money and privacy by, in the measure of this game
+        weight = preferred["privacy_weight"] / (environment.privacy_weight or math.inf)
+        value = environment.payment_value / max(preferred["payment_value"], 1e-9)
+        columns["privacy_cost"].append(preferred["privacy_cost"] * weight * value)
+        columns["markup"].append(preferred["markup"])
         columns["floor"].append(min(floors[name], sigma_max))
     if not known:
         write_json(kept, floors, private=True)
     told = _told(environment, {name: np.array(values) for name, values in columns.items()})
     return replace(market, environment=told), owners
+
+
+def _refusal(
+    owner: SimulatedOwner, order: Order, dimension: int, sigma_max: float, least: float
+) -> str:
+    """Why an owner takes no part in a job, if it does not."""
+    try:
+        owner.check_job(order.plan.rounds, order.job.protection, dimension)
+    except Declined as problem:
+        return str(problem)
+    most = sigma_max * (1.0 + SLACK)
+    for name, why in (("sigma_max", KEEPS_MORE), ("floor", BELOW_FLOOR)):
+        if owner.own_noise(name) > most:
+            return why
+    return owner.why_dry() if least > most else ""
 
 
 def _told(environment: Environment, own: Mapping[str, Any]) -> Environment:

@@ -22,7 +22,7 @@ import numpy as np
 from noisemarket.errors import BadInput, BadSignature
 from noisemarket.federated.models import maker_of
 from noisemarket.federated.protections import PROTECTIONS
-from noisemarket.federated.protections.protection import privacy_sold
+from noisemarket.federated.protections.protection import Protection, privacy_sold
 from noisemarket.files import write_json
 from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.sides import SLACK, Behaviour, OwnerSide
@@ -77,6 +77,9 @@ MOST = {
 }  # fmt: skip
 """What a curator may ask of an owner that says nothing else: weights of the model, rounds, local
 steps or epochs in a round, and jobs of a month that end without a contract or any training."""
+
+BELOW_FLOOR = "the contract is below the owner's floor"
+KEEPS_MORE = "unpaid, the owner keeps more noise than the contract counts from"
 
 _ABOUT = 1.0 - 1e-9  # two machines may round differently
 
@@ -219,7 +222,19 @@ class OwnerAgent:
             record.invitation.refuse_other(invitation)
             yield record, lambda **answer: replace(record, **answer).save(file)
 
-    def _own_noise(self, name: str) -> float:
+    def preferences(self) -> dict[str, float]:
+        """What the owner says about itself."""
+        return self._preferences(self._private())
+
+    def _preferences(self, private: Mapping[str, Any]) -> dict[str, float]:
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            own = {name: float(private[name]) for name in PREFERENCES}
+            if all(map(math.isfinite, own.values())):
+                return own
+        needed = ", ".join(PREFERENCES)
+        raise BadInput(PRIVATE, str(self.folder.path), f"give numbers for {needed}.")
+
+    def own_noise(self, name: str) -> float:
         """A noise that the owner states itself, ``floor`` or ``sigma_max``; 0 if it does not."""
         noise = self._private().get(name, 0.0)
         if type(noise) not in (int, float) or not noise >= 0.0:
@@ -247,9 +262,13 @@ class OwnerAgent:
             raise Declined("noise from a seed hides nothing")
         least = self._affordable(invitation.job, invitation.work)
         if least > invitation.levels.sigma_max * (1.0 + SLACK):
-            if self.allowed(invitation.job) < self.limits()[0]:
-                raise Declined("the privacy budget is spent")
-            raise Declined("with all its noise the job costs more than the owner's privacy cap")
+            raise Declined(self.why_dry(invitation.job))
+
+    def why_dry(self, job: str = "") -> str:
+        """Why a job costs too much, even with all the noise."""
+        if self.allowed(job) < self.limits()[0]:
+            return "the privacy budget is spent"
+        return "with all its noise the job costs more than the owner's privacy cap"
 
     def _side(self, invitation: GameInvitation | JobInvitation, at: float = math.inf) -> OwnerSide:
         """What the owner knows of itself on the grids of a job, ``at`` an interaction of a game."""
@@ -260,11 +279,7 @@ class OwnerAgent:
                 private |= change
         payoff = private.get("payoff", "privacy_loss")
         affordable = self._affordable(invitation.job, work)
-        try:
-            own = {name: float(private[name]) for name in PREFERENCES}
-        except (KeyError, TypeError, ValueError):
-            needed = ", ".join(PREFERENCES)
-            raise BadInput(PRIVATE, str(self.folder.path), f"give numbers for {needed}.") from None
+        own = self._preferences(private)
         return OwnerSide(
             levels=levels,
             payoff=payoff,
@@ -272,7 +287,7 @@ class OwnerAgent:
             privacy_weight=own["privacy_weight"],
             privacy_cost=np.array([own["privacy_cost"]]),
             markup=np.array([own["markup"]]),
-            floor=np.array([max(self._own_noise("floor"), affordable)]),
+            floor=np.array([max(self.own_noise("floor"), affordable)]),
             sold=self._sold(levels, work) if payoff == "epsilon_loss" else None,
             key=np.array([int(private.get("key", 0))], np.uint64),
             behaviour=Behaviour(**private.get("behaviour", {})),
@@ -382,10 +397,10 @@ class OwnerAgent:
             raise Declined(f"owner {self.folder.name} agreed to other {', '.join(other)}")
         if moment("expires_at", contract.expires_at) <= datetime.now(UTC):
             raise Declined("the contract has expired")
-        if contract.sigma < self._own_noise("floor") * _ABOUT:
-            raise Declined("the contract is below the owner's floor")
-        if contract.sigma + contract.saving < self._own_noise("sigma_max") * _ABOUT:
-            raise Declined("unpaid, the owner keeps more noise than the contract counts from")
+        if contract.sigma < self.own_noise("floor") * _ABOUT:
+            raise Declined(BELOW_FLOOR)
+        if contract.sigma + contract.saving < self.own_noise("sigma_max") * _ABOUT:
+            raise Declined(KEEPS_MORE)
         cap, budget = self.limits(cap)
         if cost.rho_cap > cap * (1.0 + TOLERANCE):
             raise Declined("the contract costs more privacy than the owner sells in one job")
@@ -407,6 +422,9 @@ class OwnerAgent:
                 if before != json.loads(json.dumps(document)):
                     raise Declined("another contract was signed in this job")
                 return signature
+            if self.folder.wallets() and not self.folder.wallet().path.exists():
+                words = "The records of owner %s have changed: another account begins, in %s."
+                getLogger(__name__).warning(words, self.folder.name, self.folder.path)
             signature = self._sign_agreed(contract, self._negotiated(contract.job), plan)
             write_json(path / OFFER, {**document, "signature": signature}, private=True)
             return signature
@@ -438,16 +456,21 @@ class OwnerAgent:
         how many records it has."""
         from noisemarket.owner.round import OwnRound
 
-        steps = protection_of(contract).settings()
+        size = self._models(plan["model"]).size()
+        self.check_job(contract.rounds, protection_of(contract), size)
+        mine = OwnRound(self.folder, contract, plan, self._models)
+        return mine.budget, mine.own_budget, len(mine)
+
+    def check_job(self, rounds: int, protection: Protection, weights: int) -> None:
+        """Decline a job that asks for more than the owner allows."""
+        steps = protection.settings()
         for name, asked in (
-            ("most_rounds", contract.rounds),
+            ("most_rounds", rounds),
             ("most_steps", int(steps.get("steps", 1)) * int(steps.get("epochs", 1))),
-            ("most_weights", self._models(plan["model"]).size()),
+            ("most_weights", weights),
         ):
             if asked > self._most(name):
                 raise Declined(f"the job has more {name[5:]} than the owner allows")
-        mine = OwnRound(self.folder, contract, plan, self._models)
-        return mine.budget, mine.own_budget, len(mine)
 
     def _agreed_levels(
         self, record: GameRecord | SaleRecord, contract: Contract, paid: int

@@ -65,8 +65,8 @@ class SimulatedOwner(OwnerAgent):
         and how many records it has."""
         self.statement: PrivacyStatement | None = None
         """What the owner gave up, once the job is trained."""
-        self.dry = False
-        """Whether its budget did not cover the job even with all its noise."""
+        self.refuses = ""
+        """Why it takes no part in the job, if it does not."""
 
     def agree(self, invitation: JobInvitation, saving: int, payment: int) -> None:
         """Remember what was agreed without messages, as the one item of a menu."""
@@ -75,8 +75,8 @@ class SimulatedOwner(OwnerAgent):
         self._agreed = SaleRecord(menu, item=item)
 
     def invited(self, invitation: JobInvitation) -> str:
-        if self.dry:
-            raise Declined("the privacy budget is spent")
+        if self.refuses:
+            raise Declined(self.refuses)
         key = self.public_key
         if self._wallet is None:
             kept = {name: self._own[name] for name in ("privacy_cost", "markup", "floor")}

@@ -276,7 +276,9 @@ class Wallet:
         if lines:
             line = lines[-1]
             if line.get("wallet") != FORMAT:
-                raise self._wrong("is no wallet of this version of noisemarket.")
+                raise self._wrong(
+                    "is no wallet of this version of noisemarket: use the one that wrote it."
+                )
             if (line.get("owner"), line.get("records")) != (self.owner, self.records):
                 raise self._wrong("is of another owner or of other records: restore its own.")
             content = {name: value for name, value in line.items() if name != "digest"}
