@@ -56,7 +56,7 @@ from noisemarket.owner.terms import (
     protection_of,
     single_shard,
 )
-from noisemarket.owner.wallet import Balance, Wallet
+from noisemarket.owner.wallet import AHEAD, Balance, Wallet
 from noisemarket.pricing.messages import OwnerPlayer, ProposalBatch, QuoteBatch, owner_player
 from noisemarket.privacy.accountant import TOLERANCE, BudgetSpent, PrivacyBudget, PrivacyStatement
 from noisemarket.privacy.zcdp import gaussian_rho_for_epsilon, sigma_for_rho
@@ -144,7 +144,7 @@ class OwnerAgent:
         """The owner's public key, for a job that it may take part in; the first invitation is
         kept."""
         self._check_invitation(invitation)
-        with self.folder.locked(invitation.job) as path:
+        with self.folder.locked(invitation.job, new=True) as path:
             known: AnyInvitation
             if (path / SALE).exists():
                 known = SaleRecord.read(path / SALE).invitation
@@ -161,7 +161,7 @@ class OwnerAgent:
         out."""
         self._check_invitation(invitation)
         rules = invitation.table
-        with self.folder.locked(invitation.job) as path:
+        with self.folder.locked(invitation.job, new=True) as path:
             kept = path / PLAY
             record = GameRecord.read(kept) if kept.exists() else GameRecord(invitation)
             record.invitation.refuse_other(invitation)
@@ -213,7 +213,7 @@ class OwnerAgent:
     def _sale(self, invitation: JobInvitation) -> Iterator[tuple[SaleRecord, Callable[..., None]]]:
         """What was answered in a sale so far, and what keeps one more answer before it is said."""
         self._check_invitation(invitation)
-        with self.folder.locked(invitation.job) as path:
+        with self.folder.locked(invitation.job, new=True) as path:
             file = path / SALE
             record = SaleRecord.read(file) if file.exists() else SaleRecord(invitation)
             record.invitation.refuse_other(invitation)
@@ -380,8 +380,10 @@ class OwnerAgent:
                 break
         if other:
             raise Declined(f"owner {self.folder.name} agreed to other {', '.join(other)}")
-        if moment("expires_at", contract.expires_at) <= datetime.now(UTC):
+        if moment("expires_at", contract.expires_at) <= (now := datetime.now(UTC)):
             raise Declined("the contract has expired")
+        if moment("offered_at", contract.offered_at) > now + AHEAD:
+            raise Declined("the contract is of a later time than now")
         if contract.sigma < self._own_noise("floor") * _ABOUT:
             raise Declined("the contract is below the owner's floor")
         if contract.sigma + contract.saving < self._own_noise("sigma_max") * _ABOUT:
