@@ -163,14 +163,19 @@ def test_an_owner_signs_no_more_work_than_it_allows(
     assert not offered.offer(offered.contract).has_error()
 
 
-def test_a_model_that_is_too_large_is_never_made(standing: Offered) -> None:
-    """Of a network as of a linear model: it would take eighty gigabytes."""
+def test_a_model_that_is_too_large_is_never_made(standing: Offered, tmp_path: Path) -> None:
+    """Of a network as of a linear model: it would take eighty gigabytes. Nor is it played for."""
     for model in (
         {"channels": [16, 32], "hidden": 40_000_000, "side": 28},
         {"kind": "linear", "classes": 10**4, "dimension": 10**6},
     ):
         reply = standing.offer(standing.contract, {**standing.plan, "model": model})
         assert "more weights than" in str(reply.error.reason)
+    agent, invitation, sheet = agent_and_quotes(
+        standing, tmp_path, **{"allow-simulated": True, "rho-cap": 1.0, "most-weights": 100}
+    )
+    with pytest.raises(Declined, match="more weights than"):
+        agent.answer(invitation, sheet)
 
 
 def test_jobs_without_a_contract_are_answered_a_few_times_a_month(
