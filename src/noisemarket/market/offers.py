@@ -51,9 +51,6 @@ from noisemarket.privacy.zcdp import Neighbours
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.account import protection_of
 
-MINIMUM_SHARE = 0.5
-"""Share of the rounds below which nothing is paid."""
-
 
 def countersign(key: KeyPair, contract: Contract, owner_signature: str) -> SignedContract:
     """Sign, as the curator of this key, what the owner has signed."""
@@ -76,7 +73,7 @@ def work_of(
         "delta": privacy.delta,
         "simulated": privacy.noise == "simulated",
         "missed_rounds": PRO_RATA,
-        "minimum_share": MINIMUM_SHARE,
+        "minimum_share": 0.0,  # else a curator could stop before it, and owe nothing
         "false_alarm": market.false_alarm,
         "weight_cap": weight_cap_of(scenario.training, owners),
         "count_cap": COUNT_CAP,
