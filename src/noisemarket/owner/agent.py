@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from logging import getLogger
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -163,6 +164,7 @@ class OwnerAgent:
         rules = invitation.table
         with self.folder.locked(invitation.job, new=True) as path:
             kept = path / PLAY
+            _only(path / SALE)
             record = GameRecord.read(kept) if kept.exists() else GameRecord(invitation)
             record.invitation.refuse_other(invitation)
             if (known := record.reply_to(quotes)) is not None:
@@ -194,6 +196,8 @@ class OwnerAgent:
         with self._sale(invitation) as (record, keep):
             if record.bid is not None:
                 return record.bid
+            if (record.stayed, record.left) != (None, None):  # its limit, after a price
+                raise Declined("the owner has answered to a price")
             saving = slice(invitation.saving, invitation.saving + 1)
             bid = max(1, int(self._side(invitation).asks(saving)[0, 0]))
             keep(bid=bid)
@@ -215,6 +219,7 @@ class OwnerAgent:
         self._check_invitation(invitation)
         with self.folder.locked(invitation.job, new=True) as path:
             file = path / SALE
+            _only(path / PLAY)
             record = SaleRecord.read(file) if file.exists() else SaleRecord(invitation)
             record.invitation.refuse_other(invitation)
             yield record, lambda **answer: replace(record, **answer).save(file)
@@ -603,6 +608,12 @@ def public_reply(answer: Callable[[], messages.Reply]) -> messages.Reply:
     except Exception:
         getLogger(__name__).exception("The message could not be answered.")
         return messages.Refused("failed on the owner's side", failed=True)
+
+
+def _only(other: Path) -> None:
+    """Decline a second negotiation, of another kind, in one job."""
+    if other.exists():
+        raise Declined("the negotiation of this job is another one")
 
 
 def _same_job(invitation: AnyInvitation) -> AnyInvitation:
