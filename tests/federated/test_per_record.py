@@ -70,6 +70,21 @@ def test_owners_together_upload_the_bits_of_each_alone(counts: tuple[int, ...]) 
     assert [upload.tobytes() for upload in together] == [upload.tobytes() for upload in alone]
 
 
+@pytest.mark.parametrize("huge", [1e38, 3e38])
+def test_a_record_that_a_huge_model_breaks_counts_for_nothing(huge: float) -> None:
+    """A curator may send any finite model. A NaN would take the other records' steps with it, and
+    so tell of the one whose scores overflow."""
+    model, (rows, labels) = LinearModel(CLASSES, WIDTH), held(40)
+    at = np.zeros((CLASSES, WIDTH), "f4")
+    at[:, 0] = [huge, -huge, huge, -huge, 0.0]
+    rows[:, 0] = 0.0
+    whole = steps(model, at.reshape(-1), model.records(rows, labels), 1.0)
+    assert np.linalg.norm(whole) > 1.0
+    rows[7, 0] = 10.0
+    spoilt = steps(model, at.reshape(-1), model.records(rows, labels), 1.0)
+    assert np.linalg.norm(spoilt - whole) <= 1.0
+
+
 def test_residuals_whose_squares_underflow_do_not_escape_the_clip() -> None:
     """A record that is nearly right has residuals of 1e-26; its features are as much too long."""
     model, row = LinearModel(CLASSES, WIDTH), np.full((1, WIDTH), 1e28, "f4")

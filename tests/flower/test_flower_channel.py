@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from flwr.common.constant import SType
 from tests.conformance.channel_suite import ChannelConformance, Open
 from tests.flower.market_common import BOUNDS, grid_of
 
 from noisemarket.flower.flower_channel import Bounds, FlowerChannel, _reply
+from noisemarket.flower.records import Part
 from noisemarket.market.channel import Channel
 from noisemarket.market.run_folder import MarketFolder
-from noisemarket.owner.owner_messages import Refused, Train
+from noisemarket.owner.owner_messages import Refused, Reply, Train, Update
 from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.process
@@ -42,11 +43,16 @@ def saved(save: Callable[..., None], **named: Any) -> bytes:
 )
 def test_only_an_array_is_taken_for_an_upload(sent: bytes) -> None:
     """Whatever else an owner sends as its update, the curator goes on without it."""
-    record = ArrayRecord({"weights": Array("float32", (3,), SType.NUMPY, sent)})
-    asked = Message(RecordDict(), 1, "train")
-    reply = Message(RecordDict({"arrays": record}), reply_to=asked)
-    question = Train("job-1", 1, 0.1, np.zeros(3, np.float32))
-    assert _reply(question, reply) == Refused("unusable answers")
+    question, said = Train("job-1", 1, 0.1, np.zeros(3, np.float32)), ConfigRecord()
+    said["message"] = '{"weights": "weights"}'
+
+    def reply(sent: bytes) -> Reply:
+        record = ArrayRecord({"weights": Array("float32", (3,), SType.NUMPY, sent)})
+        return _reply(question, Part(RecordDict({"config": said, "arrays": record})))
+
+    assert isinstance(reply(saved(np.save, arr=np.zeros(3))), Update)
+    assert reply(sent) == Refused("unusable answers")
+    assert _reply(question, Part(RecordDict({"config": said}))) == Refused("unusable answers")
 
 
 class TestFlowerChannel(ChannelConformance):

@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ from noisemarket.owner.owner_messages import (
     Signature,
 )
 from noisemarket.owner.terms import Plan
+from noisemarket.owner.wallet import HELD
 from noisemarket.pricing.messages import QuoteBatch
 from noisemarket.privacy.zcdp import gaussian_epsilon
 from noisemarket.scenario import Scenario
@@ -161,14 +163,19 @@ def test_an_owner_signs_no_more_work_than_it_allows(
     assert not offered.offer(offered.contract).has_error()
 
 
-def test_a_model_that_is_too_large_is_never_made(standing: Offered) -> None:
-    """Of a network as of a linear model: it would take eighty gigabytes."""
+def test_a_model_that_is_too_large_is_never_made(standing: Offered, tmp_path: Path) -> None:
+    """Of a network as of a linear model: it would take eighty gigabytes. Nor is it played for."""
     for model in (
         {"channels": [16, 32], "hidden": 40_000_000, "side": 28},
         {"kind": "linear", "classes": 10**4, "dimension": 10**6},
     ):
         reply = standing.offer(standing.contract, {**standing.plan, "model": model})
         assert "more weights than" in str(reply.error.reason)
+    agent, invitation, sheet = agent_and_quotes(
+        standing, tmp_path, **{"allow-simulated": True, "rho-cap": 1.0, "most-weights": 100}
+    )
+    with pytest.raises(Declined, match="more weights than"):
+        agent.answer(invitation, sheet)
 
 
 def test_jobs_without_a_contract_are_answered_a_few_times_a_month(
@@ -194,10 +201,8 @@ def test_jobs_without_a_contract_are_answered_a_few_times_a_month(
     agent.invited(made[4])
 
 
-def test_a_job_that_is_settled_before_it_trains_counts_as_one_without_a_contract(
-    offered: Offered,
-) -> None:
-    """Else a curator would sign, settle for nothing, and ask again in the next job."""
+def test_a_job_counts_as_one_without_a_contract_until_it_trains(offered: Offered) -> None:
+    """Else a curator would sign, never train, or settle for nothing, and ask again in the next."""
     owner = OwnerFolder("0", Path(str(offered.node.config["owner-folder"])))
     signature = offered.signature()
     assert owner.left_unsigned() == 1  # the curator has not signed
@@ -205,7 +210,7 @@ def test_a_job_that_is_settled_before_it_trains_counts_as_one_without_a_contract
         offered.contract, signature, offered.curator.sign(CURATOR, offered.contract)
     )
     offered.say(ContractSigned(both, offered.receipt()))
-    assert owner.left_unsigned() == 0
+    assert owner.left_unsigned() == 1
     assert not offered.say(JobSettled(offered.receipt("settled", 0))).has_error()
     assert owner.left_unsigned() == 1
 
@@ -218,6 +223,33 @@ def test_an_owner_is_told_that_its_records_have_changed(
     for _ in range(2):
         offered.signature()
     assert caplog.text.count("The records of owner 0 have changed: another account begins") == 1
+
+
+def test_no_message_but_an_invitation_begins_a_job(offered: Offered) -> None:
+    """Else made-up jobs would use up what the owner answers, or get around its limit."""
+    made_up = changed(offered.contract, job="made-up")
+    other = replace(offered, contract=made_up)
+    both = SignedContract(made_up, "0" * 128, "0" * 128)
+    for question in (
+        ContractOffer(made_up, offered.plan), ContractSigned(both, other.receipt()),
+        JobSettled(other.receipt("settled", 0)),
+    ):  # fmt: skip
+        assert "nothing was negotiated" in str(offered.say(question).error.reason)
+    owner = OwnerFolder("0", Path(str(offered.node.config["owner-folder"])))
+    assert owner.is_new("made-up")
+
+
+def test_times_that_a_curator_names_do_not_bind_the_owner(offered: Offered) -> None:
+    """An unsigned contract keeps the budget for a month at most, and none begins in the future."""
+    owner = OwnerFolder("0", Path(str(offered.node.config["owner-folder"])))
+    now = datetime.now(UTC)
+    for days, reason in ((2, "later time than now"), (0, "")):
+        offer, end = ((now + timedelta(days=n)).isoformat() for n in (days, 3650))
+        reply = offered.offer(changed(offered.contract, offered_at=offer, expires_at=end))
+        assert reply.has_error() == bool(reason)
+        assert not reason or reason in str(reply.error.reason)
+    (one,) = owner.wallet().account().open.values()
+    assert datetime.fromisoformat(one.until) < now + HELD + timedelta(minutes=1)
 
 
 def standing_levels(job: Path) -> Levels:
@@ -536,6 +568,7 @@ def test_an_invitation_is_checked_part_by_part(offered: Offered) -> None:
         good | {"more": 1},
         good | {"table": table | {"rule": "unknown"}},
         good | {"table": table | {"iterations": 0}},
+        good | {"table": table | {"starts": [*range(2000)]}},  # tables for each
         good | {"table": table | {"levels": table["levels"] | {"saving_levels": 10**9}}},
         good | {"table": table | {"protocol": "other"}},
         good | {"table": table | {"settings": table["settings"] | {"discount": "x"}}},

@@ -14,11 +14,12 @@ from tests.flower.market_common import dying, grid_of, hold, make_scenario
 from tests.support.agreed import charges as charged
 
 from noisemarket.flower.records import content, plain_of
+from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import KeyPair
-from noisemarket.ledger.receipts import UploadReceipt
+from noisemarket.ledger.receipts import UploadReceipt, upload_digest
 from noisemarket.market.channel import UploadBook
 from noisemarket.owner.folder import OwnerFolder
-from noisemarket.owner.owner_messages import Train
+from noisemarket.owner.owner_messages import Train, Update
 
 pytestmark = pytest.mark.training
 
@@ -110,3 +111,34 @@ def test_after_the_settlement_an_owner_trains_no_more(tmp_path: Path) -> None:
     again = Message(content(first.plain()), number, first.kind)
     reply = grid.nodes[number].answer(again, number)
     assert reply.error.reason == "the job is settled"
+
+
+@pytest.mark.parametrize("named", [0, 1])
+def test_a_round_that_is_asked_for_again_and_again_counts_as_denied(
+    tmp_path: Path, named: int
+) -> None:
+    """From another model each time: else the whole budget would go for one round's pay."""
+    folder = tmp_path / "run"
+    scenario = make_scenario(folder, mechanism="uniform", rounds=ROUNDS)
+    grid = grid_of(scenario, folder)
+    with dying(grid, 3 * 3 + 1):  # in the first round, before anyone has trained
+        hold(grid, scenario, folder)
+    asked = next(one for one in grid.sent if one.metadata.message_type == "train")
+    number, first = asked.metadata.dst_node_id, Train.read(*plain_of(asked))
+    key, last = KeyPair.load(folder / "curator"), ""
+    contract = json.loads(kept(folder, number - 100, "terms.json").read_text())["contract"]
+    agreed, answered = Contract.from_dict(contract).id, 0
+    while answered < ROUNDS:
+        said = UploadReceipt.of(key, agreed, 1, named if last else 0, last * named)
+        other = first.weights.copy()
+        other[0] = answered
+        question = replace(first, weights=other, receipt=said)
+        reply = grid.nodes[number].answer(
+            Message(content(question.plain()), number, first.kind), number
+        )
+        if reply.has_error():
+            break
+        answered += 1
+        last = upload_digest(Update.read(*plain_of(reply)).weights)
+    assert answered == (1 if named else 2)
+    assert ("another upload" if named else "2 uploads did not come") in reply.error.reason

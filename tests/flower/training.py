@@ -52,7 +52,7 @@ def deal(
             "saving": 0.0,
             "sigma": float(job.sigma[index]),
             "payment": 0,
-            "offered_at": "2030-01-01T00:00:00+00:00",
+            "offered_at": "2020-01-01T00:00:00+00:00",
             "expires_at": "2030-02-01T00:00:00+00:00",
             "rounds": order.plan.rounds,
             "protection": job.protection.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from noisemarket.market import events
 from noisemarket.market.outcome import LEFT_OUT, MarketOutcome
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.owner.folder import Declined, OwnerFolder, owner_folder
-from noisemarket.owner.wallet import HELD, Balance, Wallet
+from noisemarket.owner.wallet import AHEAD, HELD, Balance, Wallet
 from noisemarket.privacy.accountant import PrivacyBudget, read_journal
 from noisemarket.scenario import Scenario
 from noisemarket.show.account_report import accounts_shown, owner_account, write_accounts
@@ -283,7 +283,7 @@ def keep_contract(folder: OwnerFolder, offered: datetime) -> None:
 def test_a_job_that_has_lapsed_is_no_sign_of_an_earlier_wallet(tmp_path: Path) -> None:
     """Whenever its files were written last, and whatever a curator's clock says."""
     folder = OwnerFolder("anna", private_folder(tmp_path / "anna"))
-    for offered in (datetime.now(UTC) - HELD, datetime.now(UTC) + timedelta(days=1)):
+    for offered in (datetime.now(UTC) - HELD + AHEAD, datetime.now(UTC) + AHEAD):
         keep_contract(folder, offered)
         folder.check_wallet(folder.wallet())
 

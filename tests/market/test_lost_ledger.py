@@ -108,6 +108,25 @@ def test_verifying_a_folder_holds_its_ledger_against_its_other_files(
     assert "receipts.jsonl notes: it was cut off or replaced" in verified(run, capsys)
 
 
+@pytest.mark.parametrize("file", [f"curator/{RECEIPTS}", "owners/*/settlement-receipt.json"])
+def test_verifying_a_folder_holds_its_ledger_against_receipts_of_other_jobs(
+    made: Scenario, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str
+) -> None:
+    """Of another curator, of the same one, and of this job with another payment."""
+    for other, key, said in (
+        ("stranger", None, "is of another curator than"),
+        ("same", run / "curator", "does not hold the contract of"),
+    ):
+        played(made, tmp_path / other, curator=key)
+        shutil.copy(next((tmp_path / other).glob(file)), next(run.glob(file)))
+        assert said in verified(run, capsys)
+    with open_ledger(run, create=False) as ledger:
+        agreed, head = next(contracts(ledger)).contract, ledger.head()
+    wrong = Receipt.of(KeyPair.load(run / "curator"), agreed, "settled", head, agreed.payment + 1)
+    next(run.glob(file)).write_text(json.dumps(wrong.to_dict()) + "\n")
+    assert f"says {agreed.payment + 1}" in verified(run, capsys)
+
+
 @pytest.mark.parametrize("left_with", ["curator", "owners"])
 def test_a_ledger_that_was_put_back_does_not_pay_again(
     made: Scenario, run: Path, left_with: str

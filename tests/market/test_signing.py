@@ -77,8 +77,8 @@ def parties(images: Path, folder: Path) -> Parties:
         "saving": first.saving,
         "sigma": order.job.sigma[0],
         "payment": to_micro(first.payment),
-        "offered_at": "2030-01-01T00:00:00+00:00",
-        "expires_at": "2030-01-02T00:00:00+00:00",
+        "offered_at": "2020-01-01T00:00:00+00:00",
+        "expires_at": "2999-01-02T00:00:00+00:00",
     }
     return Parties(curator, owner, stated, order.budgets[0])
 
@@ -114,8 +114,8 @@ def test_an_owner_signs_only_what_it_agreed(images: Path, tmp_path: Path) -> Non
         {"protects": "nothing"},
         {"whole_owner": not good.whole_owner},
         {"simulated": not good.simulated},
-        {"offered_at": "2029-01-01T00:00:00+00:00"},
-        {"expires_at": "2999-01-01T00:00:00+00:00"},
+        {"offered_at": "2019-01-01T00:00:00+00:00"},
+        {"expires_at": "2998-01-01T00:00:00+00:00"},
         {"nonce": "0" * 32},
     ]
     assert {name for change in changes for name in change} == {*good.to_dict()} - {"version"}

@@ -17,8 +17,9 @@ from noisemarket.game.sides import OwnerSide
 from noisemarket.market.negotiation import run_options
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import SALE, Declined, OwnerFolder
-from noisemarket.owner.invitations import SaleInvitation, SaleRecord
+from noisemarket.owner.invitations import GameInvitation, SaleInvitation, SaleRecord
 from noisemarket.pricing.clock import Clock
+from noisemarket.pricing.messages import QuoteBatch, game_rules
 from noisemarket.privacy.zcdp import Neighbours, gaussian_rho
 from noisemarket.scenario import Scenario
 
@@ -120,6 +121,28 @@ def test_an_agent_keeps_its_answers_and_gives_them_again(tmp_path: Path) -> None
     for level in (32, 23, 21, 1):
         with pytest.raises(Declined, match="the owner has left"):
             again.stay(CLOCKS, level)
+
+
+def test_one_job_has_one_kind_of_negotiation(tmp_path: Path) -> None:
+    """Else a curator would learn the limit of an owner that stayed, and pay no more than that."""
+    anna = agent(tmp_path)
+    assert anna.stay(CLOCKS, 32)
+    with pytest.raises(Declined, match="answered to a price"):
+        anna.bid(CLOCKS)
+    other = replace(CLOCKS, job="other")
+    assert anna.bid(other) == anna.bid(other) == LOWEST
+    with pytest.raises(Declined, match="named a price"):
+        anna.stay(other, 32)
+    scenario = Scenario.from_preset("market")
+    rules = game_rules(scenario.environment(), "greedy", run_options(scenario).play, 5)
+    game = GameInvitation("game", CLOCKS.curator_key, WORK, 7, rules)
+    savings = rules.levels.shape[0]
+    quotes = QuoteBatch(0, np.ones((5, savings), np.int64), np.ones((5, savings), bool))
+    anna.answer(game, quotes)
+    with pytest.raises(Declined, match="is another one"):
+        anna.bid(replace(CLOCKS, job="game"))
+    with pytest.raises(Declined, match="is another one"):
+        anna.answer(replace(game, job="job"), quotes)
 
 
 @pytest.mark.parametrize("level", [0, -1, 33])

@@ -73,7 +73,7 @@ def work_of(
         "delta": privacy.delta,
         "simulated": privacy.noise == "simulated",
         "missed_rounds": PRO_RATA,
-        "minimum_share": 0.0,
+        "minimum_share": 0.0,  # else a curator could stop before it, and owe nothing
         "false_alarm": market.false_alarm,
         "weight_cap": weight_cap_of(scenario.training, owners),
         "count_cap": COUNT_CAP,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from logging import getLogger
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,7 +57,7 @@ from noisemarket.owner.terms import (
     protection_of,
     single_shard,
 )
-from noisemarket.owner.wallet import Balance, Wallet
+from noisemarket.owner.wallet import AHEAD, Balance, Wallet
 from noisemarket.pricing.messages import OwnerPlayer, ProposalBatch, QuoteBatch, owner_player
 from noisemarket.privacy.accountant import TOLERANCE, BudgetSpent, PrivacyBudget, PrivacyStatement
 from noisemarket.privacy.zcdp import gaussian_rho_for_epsilon, sigma_for_rho
@@ -147,7 +148,7 @@ class OwnerAgent:
         """The owner's public key, for a job that it may take part in; the first invitation is
         kept."""
         self._check_invitation(invitation)
-        with self.folder.locked(invitation.job) as path:
+        with self.folder.locked(invitation.job, new=True) as path:
             known: AnyInvitation
             if (path / SALE).exists():
                 known = SaleRecord.read(path / SALE).invitation
@@ -164,8 +165,9 @@ class OwnerAgent:
         out."""
         self._check_invitation(invitation)
         rules = invitation.table
-        with self.folder.locked(invitation.job) as path:
+        with self.folder.locked(invitation.job, new=True) as path:
             kept = path / PLAY
+            _only(path / SALE)
             record = GameRecord.read(kept) if kept.exists() else GameRecord(invitation)
             record.invitation.refuse_other(invitation)
             if (known := record.reply_to(quotes)) is not None:
@@ -197,6 +199,8 @@ class OwnerAgent:
         with self._sale(invitation) as (record, keep):
             if record.bid is not None:
                 return record.bid
+            if (record.stayed, record.left) != (None, None):  # its limit, after a price
+                raise Declined("the owner has answered to a price")
             saving = slice(invitation.saving, invitation.saving + 1)
             bid = max(1, int(self._side(invitation).asks(saving)[0, 0]))
             keep(bid=bid)
@@ -216,8 +220,9 @@ class OwnerAgent:
     def _sale(self, invitation: JobInvitation) -> Iterator[tuple[SaleRecord, Callable[..., None]]]:
         """What was answered in a sale so far, and what keeps one more answer before it is said."""
         self._check_invitation(invitation)
-        with self.folder.locked(invitation.job) as path:
+        with self.folder.locked(invitation.job, new=True) as path:
             file = path / SALE
+            _only(path / PLAY)
             record = SaleRecord.read(file) if file.exists() else SaleRecord(invitation)
             record.invitation.refuse_other(invitation)
             yield record, lambda **answer: replace(record, **answer).save(file)
@@ -395,8 +400,10 @@ class OwnerAgent:
                 break
         if other:
             raise Declined(f"owner {self.folder.name} agreed to other {', '.join(other)}")
-        if moment("expires_at", contract.expires_at) <= datetime.now(UTC):
+        if moment("expires_at", contract.expires_at) <= (now := datetime.now(UTC)):
             raise Declined("the contract has expired")
+        if moment("offered_at", contract.offered_at) > now + AHEAD:
+            raise Declined("the contract is of a later time than now")
         if contract.sigma < self.own_noise("floor") * _ABOUT:
             raise Declined(BELOW_FLOOR)
         if contract.sigma + contract.saving < self.own_noise("sigma_max") * _ABOUT:
@@ -624,6 +631,12 @@ def public_reply(answer: Callable[[], messages.Reply]) -> messages.Reply:
     except Exception:
         getLogger(__name__).exception("The message could not be answered.")
         return messages.Refused("failed on the owner's side", failed=True)
+
+
+def _only(other: Path) -> None:
+    """Decline a second negotiation, of another kind, in one job."""
+    if other.exists():
+        raise Declined("the negotiation of this job is another one")
 
 
 def _same_job(invitation: AnyInvitation) -> AnyInvitation:

@@ -59,7 +59,7 @@ from noisemarket.ledger.entries import SETTLED, SIGNED, Head
 from noisemarket.ledger.keys import PRIVATE, KeyPair, SignedContract
 from noisemarket.ledger.receipts import Receipt, UploadReceipt, load_receipt, upload_digest
 from noisemarket.owner.terms import Plan
-from noisemarket.owner.wallet import HELD, Balance, Wallet, last_of
+from noisemarket.owner.wallet import AHEAD, HELD, Balance, Reservation, Wallet, last_of
 from noisemarket.privacy.accountant import TOLERANCE, PrivacyStatement
 from noisemarket.privacy.zcdp import Neighbours
 
@@ -203,10 +203,7 @@ class OwnerFolder:
         """Decline to sign with a wallet that was put back, note and all: the folder has contracts,
         releases and a statement that are not in it."""
         account, settled = wallet.account(), list[tuple[float, Path]]()
-        held = dict(account.open)
-        for path in self.wallets():
-            if path != wallet.path and (last := last_of(path)) is not None:  # of other records
-                held |= Balance.of(last).open
+        held = self._held(wallet.path) | dict(account.open)
         now, lost = datetime.now(UTC), False
         for job in (self.path / "jobs").glob("*") if not self._one_job else ():
             contract, release = job / CONTRACT, job / RELEASE
@@ -216,7 +213,7 @@ class OwnerFolder:
                 if contract.exists():
                     signed = json.loads(contract.read_text(encoding="utf-8"))["contract"]
                     offered = moment("offered_at", signed["offered_at"])
-                    lost |= now - HELD < offered <= now  # before, it may have lapsed
+                    lost |= now - HELD + AHEAD < offered <= now  # before, it may have lapsed
             elif release.exists():
                 with np.load(release, allow_pickle=False) as kept:
                     lost |= int(kept["round"]) > held[job.name].last_round
@@ -229,6 +226,11 @@ class OwnerFolder:
         if lost:
             getLogger(__name__).error("%s was put back: restore the latest.", wallet.path)
             raise Declined("the owner's wallet was put back to an earlier state")
+
+    def _held(self, but: Path | None = None) -> dict[str, Reservation]:
+        """The open jobs of all records, by their wallets' last lines, ``but`` those of one."""
+        lines = [last_of(path) for path in self.wallets() if path != but]
+        return dict(row for one in lines if one for row in Balance.of(one).open.items())
 
     def neighbours(self) -> Neighbours:
         """The relation that the owner counts its privacy in, whatever a contract says."""
@@ -261,21 +263,23 @@ class OwnerFolder:
         return not self._job(job).exists()
 
     def left_unsigned(self) -> int:
-        """In how many jobs of the last month the owner answered, and then trained nothing."""
-        jobs, month = self.path / "jobs", time.time() - 30 * 86_400
+        """In how many jobs of the last month the owner answered, and has trained nothing so far."""
+        jobs, month, held = self.path / "jobs", time.time() - 30 * 86_400, self._held()
 
         def for_nothing(job: Path) -> bool:
             if (job / STATEMENT).exists():
                 said = json.loads((job / STATEMENT).read_text(encoding="utf-8"))
                 return bool(said["releases"] == 0)
-            return not any((job / name).exists() for name in (CONTRACT, TERMS))
+            return job.name not in held or held[job.name].releases == 0
 
         recent = [one for one in jobs.glob("*") if one.stat().st_mtime > month]
         return sum(map(for_nothing, recent))
 
     @contextlib.contextmanager
-    def locked(self, job: str) -> Iterator[Path]:
-        """A job's folder, for one message at a time."""
+    def locked(self, job: str, *, new: bool = False) -> Iterator[Path]:
+        """A job's folder, for one message at a time; only an invitation makes a ``new`` one."""
+        if not new and self.is_new(job):
+            raise Declined("nothing was negotiated in this job")
         path = self.job(job)
         with exclusive(path, "owner-folder", wait=True):
             yield path
@@ -388,9 +392,10 @@ class OwnerFolder:
                 sent = int(kept["round"]), upload_digest(kept[f"{_ARRAY}weights"])
             if receipt is None or not receipt.is_of(contract, before):
                 raise Declined(f"the curator gives no receipt of the upload of round {sent[0]}")
-            if receipt.round > sent[0] or (receipt.round == sent[0] and receipt.digest != sent[1]):
+            last = min(sent[0], before - 1)  # a round again: none came of it
+            if receipt.round > last or (receipt.round == sent[0] and receipt.digest != sent[1]):
                 raise Declined("the curator's receipt is of another upload")
-            if not book or book[-1]["round"] != sent[0]:
+            if not book or (book[-1]["round"], book[-1]["digest"]) != sent:
                 book.append({"round": sent[0], "digest": sent[1], "receipt": receipt.to_dict()})
                 write_json(path / UPLOADS, book, private=True)
         return sum(one["round"] != one["receipt"]["round"] for one in book)

@@ -258,6 +258,8 @@ class SaleRecord(Checked):
 
     def answered(self, payment: int) -> bool | None:
         """What this price was answered before; None if it is the owner's next."""
+        if self.bid is not None:
+            raise Declined("the owner has named a price")
         if payment == self.left:
             return False
         if self.left is not None:

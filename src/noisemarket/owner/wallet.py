@@ -29,7 +29,9 @@ from noisemarket.privacy.accountant import TOLERANCE, BudgetSpent, PrivacyBudget
 
 FORMAT = 1
 HELD = timedelta(days=30)
-"""How long a signed job keeps its reservation without a round."""
+"""How long a signed job keeps its reservation without a round, and an unsigned one at most."""
+AHEAD = timedelta(days=1)
+"""How far a curator's clock may be ahead."""
 MOST_OPEN = 100
 """Jobs with a reservation at once."""
 
@@ -159,7 +161,8 @@ class Wallet:
             if len(now.open) >= MOST_OPEN:
                 remedy = f"{MOST_OPEN} jobs have a reservation: settle some, or wait."
                 raise BudgetSpent("jobs", len(now.open), remedy)
-            return replace(now.having(job, Reservation(terms, until)), jobs=now.jobs + 1)
+            one = Reservation(terms, min(until, self._lapse(), key=datetime.fromisoformat))
+            return replace(now.having(job, one), jobs=now.jobs + 1)
 
         self._write(RESERVE, job, change, rho=terms.rho_cap)
 
@@ -214,8 +217,11 @@ class Wallet:
     def _held(self, now: Balance, job: str) -> Reservation:
         if job not in now.open:
             raise BudgetSpent("job", job, "has no reservation, or it has lapsed or was settled.")
-        until = (self.clock() + HELD).isoformat(timespec="milliseconds")
-        return replace(now.open[job], until=until)
+        return replace(now.open[job], until=self._lapse())
+
+    def _lapse(self) -> str:
+        """When a reservation lapses that is made or kept now."""
+        return (self.clock() + HELD).isoformat(timespec="milliseconds")
 
     def _write(
         self, did: str, job: str, change: Callable[[Balance], Balance | None], **more: Any

@@ -108,6 +108,7 @@ class GameRules:
                 and starts[:1] == (0,)
                 and list(starts) == sorted(set(starts))
                 and savings * payments <= MOST_CELLS
+                and len(starts) * max(savings * payments, MOST_CELLS // 100) <= 10 * MOST_CELLS
                 and rules.protocol in get_args(Protocol)
             )
         except (TypeError, KeyError, AttributeError, ValueError):

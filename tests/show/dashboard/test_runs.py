@@ -159,6 +159,11 @@ def test_an_owner_in_plain_words(get: Get, runs: Path) -> None:
     assert found["contract"]["paid_micro"] == statement["paid_micro"]
     assert found["trace"]["epsilon"][-1] == pytest.approx(statement["epsilon"], rel=1e-9)
     assert [one["kind"] for one in found["entries"]][:2] == ["offered", "signed"]
+    with (runs / "market" / "contracts.csv").open() as file:
+        row = next(csv.DictReader(file))
+    added = [float(row[name]) for name in ("loss_lowered", "loss_lowered_error")]
+    assert found["row"]["lowered"] == added
+    assert added[1] > 0.0
     broken = get("runs/market/owner", name="2")
     assert any("The contract is broken" in line for line in broken["statement"])
     said = call_here("ledger", "statement", "market", "0", cwd=runs).stdout

@@ -157,7 +157,8 @@ def _row(terms: OwnerOutcome | Contract, payment: int, *others: object) -> Row:
 def _outcome_row(one: OwnerOutcome) -> Row:
     paid = None if one.state == LEFT_OUT else (one.paid_micro or 0) / MICRO
     state = "kept" if one.state == PAID else one.state
-    return _row(one, one.payment_micro, one.weight, state, paid)
+    lowered = {"lowered": [one.loss_lowered, one.loss_lowered_error]}  # of the owner's page alone
+    return _row(one, one.payment_micro, one.weight, state, paid) | lowered
 
 
 def _from_ledger(where: RunLedger) -> list[Row]:

@@ -16,7 +16,8 @@ export async function show(room, { parts }) {
     h("div", { class: "head" }, h("h1", { class: "grow" }, `Owner ${owner}`), row.state && tag(row.state),
       h("button", { type: "button", class: "plain", onclick: () => print() }, "Print")),
     h("section", { class: "box" }, facts(["Saving: noise given up", short(row.saving), `adds sigma ${short(row.sigma)}`], ["Agreed payment", money(row.payment, found.currency)],
-      row.paid !== null && ["Paid", money(row.paid, found.currency)], contract && ["Epsilon", contract.epsilon_agreed === null ? "no bound" : short(contract.epsilon_agreed), `at delta ${contract.delta}`])),
+      row.paid !== null && ["Paid", money(row.paid, found.currency)], contract && ["Epsilon", contract.epsilon_agreed === null ? "no bound" : short(contract.epsilon_agreed), `at delta ${contract.delta}`],
+      row.lowered && ["Its uploads lowered the test loss by", `${short(row.lowered[0])} ± ${short(row.lowered[1])}`, "to first order; pay does not depend on it"])),
     h("section", { class: "box", "aria-labelledby": "recorded" }, h("h2", { id: "recorded" }, "Is it recorded?"), recorded));
 
   const more = h("div", { class: "cols" });
