@@ -63,6 +63,7 @@ def test_tables_of_hospitals_are_as_the_page_shows_them(
     assert "Owner calder" in call_here(*statement, cwd=tmp_path).stdout
     readme = (root / "README.md").read_text(encoding="utf-8")
     for figure in re.findall(
-        r"(\d+ of 12) hospitals .* for ([\d.]+ EUR) in all.* ([\d.]+ %) instead of ([\d.]+ %)", readme
+        r"(\d+ of 12) hospitals .* for ([\d.]+ EUR) in all.* ([\d.]+ %) instead of ([\d.]+ %)",
+        readme,
     )[0]:
         assert figure in seen
