@@ -3,7 +3,6 @@
     python -m benchmarks game                  throughput, exactness, start-up, scaling (1 minute)
     python -m benchmarks game --loop           the loop's throughput only
     python -m benchmarks game --million        also the command with 1,000,000 owners (3 minutes)
-    python -m benchmarks game --plot FILE.png  also draw the scaling curve
 
 Needs ``pip install 'noisemarket[bench]'`` for the comparison with OpenSpiel. Speeds are per CPU
 second (``time.process_time``), best of several rounds in which both sides take turns.
@@ -218,25 +217,6 @@ def million() -> dict[str, object]:
     }
 
 
-def plot(rows: list[dict[str, object]], file: str) -> None:
-    """CPU seconds over pair-iterations, on two logarithmic axes: a straight line is linear cost."""
-    from noisemarket.show.style import figure, label
-
-    canvas, axes = figure(1, size=(5.6, 4.0))
-    axis = axes[0][0]
-    for name, chosen, marker in (
-        ("more owners (5,000 iterations)", [r for r in rows if r["iterations"] == 5_000], "o-"),
-        ("more iterations (1,000 owners)", [r for r in rows if r["owners"] == 1_000], "s--"),
-    ):
-        work = [int(str(r["owners"])) * int(str(r["iterations"])) for r in chosen]
-        axis.plot(work, [float(str(r["cpu_seconds"])) for r in chosen], marker, label=name)
-    axis.set_xscale("log")
-    axis.set_yscale("log")
-    axis.legend(frameon=False, fontsize=9)
-    label(axis, "Cost of a negotiation", "owners x iterations", "CPU seconds")
-    canvas.savefig(file, dpi=150)
-
-
 def _negotiate_in_child(owners: int, iterations: int) -> tuple[dict[str, float], float]:
     done = subprocess.run(
         [sys.executable, "-c", _CHILD, str(owners), str(iterations)],
@@ -250,7 +230,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--million", action="store_true", help="also 1,000,000 owners x 5,000")
     parser.add_argument("--loop", action="store_true", help="the loop's throughput only")
-    parser.add_argument("--plot", metavar="FILE", help="draw the scaling curve")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of the throughput contest")
     parser.add_argument("--json", metavar="FILE", help="also write the figures to this file")
     options = parser.parse_args()
@@ -287,8 +266,6 @@ def main() -> None:
             f"  {row['owners']:>9,}  {row['iterations']:>10,}  {row['cpu_seconds']:>9.2f}  "
             f"{row['wall_seconds']:>9.2f}  {per:>14.1f}  {row['peak_gb']:>8.2f}"
         )
-    if options.plot:
-        plot(rows, options.plot)
     if options.json:
         Path(options.json).write_text(json.dumps(report, indent=2) + "\n")
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.results_page import speed_parts
 from benchmarks.results_page.accuracy import accuracy_part, epsilon_part
 from benchmarks.results_page.common import ROOT, filled
 from benchmarks.results_page.demo_part import demo_in_words
@@ -19,6 +20,7 @@ from benchmarks.results_page.dypp_page import INSTEAD, claims, dypp_parts, readm
 from benchmarks.results_page.engine_part import engine_table
 from benchmarks.results_page.figures import draw
 from benchmarks.results_page.million_part import million_part
+from benchmarks.results_page.privacy_part import privacy_part
 from benchmarks.results_page.study_parts import (
     cheats_part,
     fars_part,
@@ -36,7 +38,18 @@ MARKED: dict[Path, dict[str, Callable[[], str | None]]] = {
         "market": readme_market,
         "times": times_table,
     },
-    ROOT / "benchmarks" / "README.md": {"engine": engine_table, "million": million_part},
+    ROOT / "docs" / "explanation" / "privacy.md": {"epsilons": privacy_part},
+    ROOT / "benchmarks" / "README.md": {
+        "mechanisms": speed_parts.mechanisms_part,
+        "reach": speed_parts.reach_part,
+        "scores": speed_parts.scores_part,
+        "bisection": speed_parts.bisection_part,
+        "tables": speed_parts.tables_part,
+        "engine": engine_table,
+        "ledger": speed_parts.ledger_part,
+        "flower": speed_parts.flower_part,
+        "million": million_part,
+    },
 }
 """Pages to their marked parts, each with what makes it."""
 

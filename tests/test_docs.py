@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -238,21 +237,6 @@ def test_the_sweep_runs(
     header, *lines = capsys.readouterr().out.splitlines()
     assert header == "| | 0.05 | 0.1 | 0.2 | 0.4 | 0.8 |"
     assert len(lines) == 15
-
-
-def results_of(name: str) -> dict[str, Any]:
-    path = ROOT / "benchmarks" / "results" / f"{name}.json"
-    return dict(json.loads(path.read_text(encoding="utf-8")))
-
-
-def test_the_pages_have_the_stored_figures_of_the_mechanisms() -> None:
-    made = vars(import_module("benchmarks.mechanisms"))
-    page, found = read(ROOT / "benchmarks" / "README.md"), results_of("clock-scores")
-    assert made["scores_table"](found) in page
-    assert made["reach_table"](found["reach"]) in page
-    assert made["speed_table"](results_of("mechanisms")["rows"]) in page
-    bisection = vars(import_module("benchmarks.bisection"))
-    assert bisection["markdown"](results_of("bisection")["reached"], bisection["SHOWN"]) in page
 
 
 def test_stored_results_say_how_when_and_where() -> None:

@@ -54,7 +54,7 @@ def test_equal_contracts_are_one_row_and_equal_noise_for_other_money_is_not() ->
     ]  # fmt: skip
     table = alternatives_table({"alternatives": rows, "currency": "EUR"})
     assert [*table.columns[0].cells] == [
-        "no trade\nclock auction\n[bold]DyPP (WoLF-PHC)[/bold]", "with full knowledge",
+        "no trade,\nclock auction,\n[bold]DyPP (WoLF-PHC)[/bold]", "with full knowledge",
         "no noise",
     ]  # fmt: skip
     assert [*table.columns[2].cells] == ["90.0 to 91.0", "as DyPP (WoLF-PHC)", "90.0 to 91.0"]

@@ -74,7 +74,7 @@ def alternatives_table(summary: Mapping[str, Any]) -> Table:
             for one in rows
         )
         table.add_row(
-            "\n".join(names),
+            ",\n".join(names),
             shown(row["mean_accuracy"], "{:.2f} %", ""),
             f"as {heads[same]}" if same else _range(row["accuracies"]),
             _money(row["paid"]) if agreed else "",
