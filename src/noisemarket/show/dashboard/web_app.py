@@ -61,9 +61,10 @@ class RunOrder(ChangedMarket):
 
 
 class Started(BaseModel):
-    """The run that a request was about."""
+    """The run that a request was about; whether it has a folder yet."""
 
     name: str
+    begun: bool = True
 
 
 _STATUS = (
@@ -146,10 +147,17 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
         else:
             given.append("--game-only")
         try:
-            launcher.start(name, order.command, given)
+            return Started(name=name, begun=launcher.start(name, order.command, given))
         except BadInput as problem:
             raise forms.refused(problem) from None
-        return Started(name=name)
+
+    @app.get("/api/runs/{run}/begun", responses=_REFUSED)
+    def begun(run: RunName) -> Started:
+        """Wait a while for the folder of a run that was started."""
+        try:
+            return Started(name=run, begun=launcher.begun(run))
+        except BadInput as problem:
+            raise forms.refused(problem) from None
 
     @app.get("/api/runs/{run}", responses=_REFUSED)
     def overview(run: RunName) -> dict[str, Any]:
