@@ -148,13 +148,29 @@ def contract_terms(document: Row) -> dict[str, dict[str, str]]:
     out: dict[str, dict[str, str]] = {"Agreed": {}, "Outcome": {}}
     for shown, facts in zip(out.values(), (document["terms"], outcome), strict=True):
         for name, value in facts.items():
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            if isinstance(value, float):
-                text = f"{value:.6g}"
-            if name in ("payment", "paid_micro") and value is not None:
-                text = in_words(value, document["currency"])
-            shown[name.removesuffix("_micro").replace("_", " ")] = text
+            if value is None or value == {}:
+                continue
+            words = _NOISE if name == "simulated" else name.removesuffix("_micro").replace("_", " ")
+            money = name in ("payment", "paid_micro")
+            shown[words] = in_words(value, document["currency"]) if money else _said(value)
     return out
+
+
+_NOISE = "simulated noise"
+"""What ``simulated`` is called beside a simulated owner."""
+
+
+def _said(value: Any) -> str:
+    match value:
+        case str():
+            return value
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.6g}"
+        case dict():
+            return ", ".join(f"{k.replace('_', ' ')} {_said(v)}" for k, v in value.items())
+    return json.dumps(value, ensure_ascii=False)
 
 
 def contract_shown(document: Row) -> list[Shown]:

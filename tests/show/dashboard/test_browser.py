@@ -201,6 +201,7 @@ def test_a_page_that_is_refused_says_why_and_comes_back(browser: Browser, served
     expect(page.get_by_role("heading")).to_have_text("This dashboard needs its token")
     page.get_by_label("Token").fill("wrong")
     page.get_by_role("button", name="Sign in").press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("This token is wrong", timeout=LONG)
     page.get_by_label("Token").fill(TOKEN)
     page.screenshot(path=PICTURES / "sign-in-light.png")
     page.get_by_role("button", name="Sign in").click()
@@ -226,6 +227,15 @@ def test_a_refused_form_says_why_and_where(browser: Browser, served: Served) -> 
         expect(field).to_have_accessible_description(re.compile(words))
     expect(more).to_have_attribute("open", "")
     page.screenshot(path=PICTURES / "refused-light.png", full_page=True)
+    done(page, served)
+
+
+def test_the_form_waits_for_a_run_that_measures_first(browser: Browser, served: Served) -> None:
+    page = opened(browser, served, "#/new")
+    answer = json.dumps({"name": "market", "begun": False})
+    page.route("**/api/runs", lambda route: route.fulfill(status=201, body=answer))
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator("h1")).to_have_text("market", timeout=LONG)
     done(page, served)
 
 
@@ -257,7 +267,21 @@ def test_contracts_are_sorted_filtered_downloaded_and_opened(
     page.emulate_media(media="print")
     expect(page.locator(".top")).to_be_hidden()
     expect(page.get_by_text("curator signature")).to_be_visible()
+    expect(page.get_by_text("Entries on the ledger").first).to_be_hidden()
     page.screenshot(path=PICTURES / "owner-printed.png", full_page=True)
+    done(page, served)
+
+
+def test_a_run_is_printed_with_headings_and_light_charts(browser: Browser, served: Served) -> None:
+    page = opened(browser, served, "#/run/market", "dark")
+    expect(page.locator(".contracts tbody tr")).to_have_count(3, timeout=LONG)
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    page.emulate_media(media="print")
+    expect(page.get_by_role("button", name="Epsilon")).to_be_visible()
+    expect(page.locator(".tools").first).to_be_hidden()
+    for event, theme in (("beforeprint", "light"), ("afterprint", "dark")):
+        page.evaluate("(name) => dispatchEvent(new Event(name))", event)
+        expect(page.locator("html")).to_have_attribute("data-theme", theme)
     done(page, served)
 
 
@@ -324,7 +348,9 @@ def test_a_slider_moves_the_answers(browser: Browser, served: Served) -> None:
 
 
 def test_two_runs_are_compared(browser: Browser, served: Served) -> None:
-    page = opened(browser, served, "#/runs")
+    page = opened(browser, served, "#/compare")
+    expect(page.get_by_role("button", name="Compare these")).to_be_disabled()
+    page.goto(served.address + "#/runs")
     for name in ("market", "game"):
         page.get_by_label(f"Choose {name} to compare", exact=True).check()
     page.get_by_role("button", name="Compare 2").click()

@@ -30,7 +30,7 @@ export async function show(room, { parts }) {
     trouble);
   if (many) return several();
   if (!market && about.kind !== "negotiate") {
-    room.append(empty("Nothing to show here", `This folder was written by another command (${about.kind}). Its figures are in the folder itself.`));
+    room.append(empty("Nothing to show here", `${about.kind === "other" ? "Its results" : `The results of noisemarket ${about.kind}`} are in the folder itself.`));
     return null;
   }
 
@@ -75,7 +75,7 @@ export async function show(room, { parts }) {
     bar.firstElementChild.style.width = running && !total ? "" : `${share}%`;
     if (total) bar.setAttribute("aria-valuenow", String(share)); else bar.removeAttribute("aria-valuenow");
     const count = total ? `${number(done, 0)} of ${number(total, 0)} ${UNITS[state.step] ?? "rounds"}` : "";
-    const rest = running && seconds !== null ? `${seconds < 1 ? "" : "about "}${duration(seconds)} left in this step` : running && total ? "estimating the time left" : "";
+    const rest = running && seconds !== null && done < total ? `${seconds < 1 ? "" : "about "}${duration(seconds)} left in this step` : running && done && done === total ? "" : running && total ? "estimating the time left" : "";
     const after = running && market && state.compares && state.step !== "comparing" ? "the comparison is trained after that" : "";
     left.textContent = state.problem && !running ? `${state.problem.replace(/^\w+: |; continue with --resume .*|\.$/g, "")}. What was finished is kept${about.resumable ? ": resume it to go on" : ""}.` : [count, rest, after].filter(Boolean).join(" · ");
     notes.replaceChildren(state.notes.length ? h("details", { open: state.notes.length < 4 }, h("summary", {}, state.notes.length === 1 ? "One remark" : `${state.notes.length} remarks`),
@@ -95,16 +95,16 @@ export async function show(room, { parts }) {
     figures.replaceChildren(facts(
       ["Accuracy", perCent(named.market ?? null), own && drawn(own), named.uniform_dp !== undefined && !running && `no trade: ${perCent(named.uniform_dp)}`],
       ["Round", state.rounds ? `${state.round} of ${state.rounds}` : "–"],
-      ["Contracts signed", number(state.signed, 0), state.agreed !== null && `${state.agreed} of them sell noise`],
-      [`Paid, ${about.currency}`, number(state.paid), state.contracts_paid ? `${number(state.contracts_paid, 0)} contracts kept` : "when the job is settled"],
-      ["Broken", number(state.contracts_broken, 0), state.left_out ? `${state.left_out} owners left out` : ""]));
+      ["Contracts signed", number(state.signed, 0), state.agreed !== null && `sellers: ${number(state.agreed, 0)}`],
+      [`Paid, ${about.currency}`, number(state.paid), state.contracts_paid ? `contracts kept: ${number(state.contracts_paid, 0)}` : "when the job is settled"],
+      ["Broken", number(state.contracts_broken, 0), state.left_out ? `left out: ${number(state.left_out, 0)}` : ""]));
   }
 
   // What a negotiation alone came to.
   async function result() {
     let one = about;
     try { one = await get(runPath(run)); } catch { /* what was known stays */ }
-    figures.replaceChildren(facts(["Accuracy, by the surface", one.quality === null ? "–" : `≈ ${perCent(one.quality)}`], [`Agreed, ${about.currency}`, number(one.paid), "nothing is paid: a negotiation alone"], ["Owners", number(one.owners, 0)]));
+    figures.replaceChildren(facts(["Accuracy, predicted", one.quality === null ? "–" : `≈ ${perCent(one.quality)}`], [`Agreed, ${about.currency}`, number(one.paid), "nothing is paid: a negotiation alone"], ["Owners", number(one.owners, 0)]));
   }
 
   function negotiation(state, running) {
