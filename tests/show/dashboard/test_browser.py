@@ -347,6 +347,22 @@ def test_a_slider_moves_the_answers(browser: Browser, served: Served) -> None:
     done(page, served)
 
 
+def test_a_comparison_is_watched_until_it_is_complete(browser: Browser, served: Served) -> None:
+    folder = served.root / "comparing"
+    shutil.copytree(served.root / "compared", folder)
+    whole = (folder / "status.json").read_text()
+    running = json.loads(whole) | {"state": "running", "process": this_process()}
+    (folder / "status.json").write_text(json.dumps(running))
+    page = opened(browser, served, "#/run/comparing")
+    expect(page.get_by_text("Still running")).to_be_visible(timeout=LONG)
+    expect(page.get_by_role("button", name="Stop")).to_be_visible(timeout=LONG)
+    (folder / "status.json").write_text(whole)
+    expect(page.locator("h1")).to_have_text("Compare", timeout=LONG)
+    expect(page.locator("table tbody tr")).to_have_count(3, timeout=LONG)
+    shutil.rmtree(folder)
+    done(page, served)
+
+
 def test_two_runs_are_compared(browser: Browser, served: Served) -> None:
     page = opened(browser, served, "#/compare")
     expect(page.get_by_role("button", name="Compare these")).to_be_disabled()

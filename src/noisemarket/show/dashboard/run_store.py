@@ -34,7 +34,6 @@ LOGS = ".dashboard"
 
 _FILES = {
     "season": (SEASON,),
-    "reproduction": (CLAIMS,),
     "compare": (COMPARISON, "plan.json"),
     "calibrate": ("calibration.json",),
     "negotiate": (CONTRACTS,),
@@ -257,7 +256,8 @@ class RunStore:
         if "mechanisms" in status:
             return "compare"
         found = (kind for kind, names in _FILES.items() if any(self.stamp(run, *names)))
-        return next(found, "audit" if "passed" in status else "other")
+        kind = str(status.get("kind"))
+        return kind if kind in ("audit", "reproduction") else next(found, "other")
 
 
 def _table(value: object) -> dict[str, Any]:

@@ -16,7 +16,7 @@ const OFTEN = 2000; // milliseconds between two looks at contracts that change a
 export async function show(room, { parts }) {
   const run = parts[0] ?? "";
   const about = await get(runPath(run));
-  if (about.kind === "compare") { location.replace(`#/${comparing([run])}`); return null; }
+  if (about.kind === "compare" && about.state !== "running") { location.replace(`#/${comparing([run])}`); return null; }
   const market = about.kind === "run", many = ["season", "reproduction"].includes(about.kind);
   const mechanisms = Object.fromEntries((await get("about")).mechanisms.map((one) => [one.mechanism, one]));
   const badge = h("span", {}, tag(about.state)), buttons = h("div", {}), trouble = h("div", {});
@@ -29,10 +29,7 @@ export async function show(room, { parts }) {
     !about.private && (market || about.kind === "season") ? h("p", { class: "box warn", role: "note" }, "NOT PRIVATE: noise from a fixed seed.") : "",
     trouble);
   if (many) return several();
-  if (!market && about.kind !== "negotiate") {
-    room.append(empty("Nothing to show here", `${about.kind === "other" ? "Its results" : `The results of noisemarket ${about.kind}`} are in the folder itself.`));
-    return null;
-  }
+  if (!market && about.kind !== "negotiate") return other();
 
   const live = h("section", { class: "box", "aria-label": "Progress", hidden: true });
   const figures = h("section", { class: "box", "aria-label": "Result" });
@@ -142,11 +139,22 @@ export async function show(room, { parts }) {
     room.append(body);
     const refresh = () => parts.refresh().catch((problem) => body.replaceChildren(problemBox(problem)));
     const timer = setInterval(() => { if (badge.textContent === "running" && !document.hidden) refresh(); }, OFTEN);
-    const quit = follow(run, {
-      state: (state) => { trouble.querySelector(".lost")?.remove(); badge.replaceChildren(tag(state.state)); act(state.state); refresh(); },
+    const quit = watch(refresh);
+    return () => { quit(); clearInterval(timer); parts.destroy(); };
+  }
+
+  // A run of another command, or a comparison that goes on; when its state changes, the page is shown anew.
+  function other() {
+    room.append(about.state === "running" ? empty("Still running", "This page changes by itself when the run ends.")
+      : empty("Nothing to show here", `${about.kind === "other" ? "Its results" : `The results of noisemarket ${about.kind}`} are in the folder itself.`));
+    return watch((state) => { if (state.state !== about.state) dispatchEvent(new Event("hashchange")); });
+  }
+
+  function watch(then) {
+    return follow(run, {
+      state: (state) => { trouble.querySelector(".lost")?.remove(); badge.replaceChildren(tag(state.state)); act(state.state); then(state); },
       lost: silent,
     });
-    return () => { quit(); clearInterval(timer); parts.destroy(); };
   }
 
   async function checkLedger() {

@@ -5,7 +5,7 @@ import { drawn, empty, h, money, number, perCent, problemBox, say, table, tag, w
 
 const KINDS = { run: "whole market", negotiate: "negotiation", compare: "comparison", season: "season", reproduction: "reproduction", train: "training", calibrate: "calibration", audit: "audit", other: "other" };
 const link = (run) => h("a", { href: runPage(run.name), "data-focus": `#${run.name}` }, run.name);
-const what = (run) => run.kind === "compare" ? `${run.mechanisms.length || ""} mechanisms` : run.mechanism ?? "–";
+const what = (run) => run.kind === "compare" ? run.mechanisms.length ? `${run.mechanisms.length} mechanisms` : "–" : run.mechanism ?? "–";
 const accuracy = (run) => run.accuracy !== null ? [perCent(run.accuracy), h("small", {}, drawn(run))]
   : run.quality !== null && run.quality !== undefined ? [`≈ ${perCent(run.quality)}`, h("small", {}, "predicted")] : "–";
 

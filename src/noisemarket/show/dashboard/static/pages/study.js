@@ -57,9 +57,9 @@ export function study(room, run, about) {
     if (JSON.stringify(found) === shown) return;
     shown = JSON.stringify(found);
     room.replaceChildren();
-    if (found.claims) reproduction(found.claims, found.curves);
-    else if (found.jobs.length) season(found.jobs);
-    else room.append(empty("No job is finished yet", "The first one shows up here by itself."));
+    if (found.claims?.length) reproduction(found.claims, found.curves);
+    else if (found.jobs?.length) season(found.jobs);
+    else room.append(empty("Nothing is finished yet", "What is shows up here by itself."));
   }
 
   return { refresh, destroy: () => charts.forEach((one) => one.destroy()) };
