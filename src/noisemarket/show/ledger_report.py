@@ -169,7 +169,8 @@ def _said(value: Any) -> str:
         case float():
             return f"{value:.6g}"
         case dict():
-            return ", ".join(f"{k.replace('_', ' ')} {_said(v)}" for k, v in value.items())
+            known = ((k.replace("_", " "), v) for k, v in value.items() if v is not None)
+            return ", ".join(f"{name} {_said(one)}" for name, one in known)
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -284,7 +285,7 @@ def statement_sentences(contract: Row) -> list[str]:
         f"{'nothing yet' if paid is None else in_words(paid, currency)}.",
     ]
     if contract["kept"] is False and contract["evidence"]:
-        lines.append(f"Evidence: {json.dumps(contract['evidence'], ensure_ascii=False)}")
+        lines.append(f"Evidence: {_said(contract['evidence'])}.")
     return lines
 
 

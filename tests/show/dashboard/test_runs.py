@@ -233,6 +233,12 @@ def test_side_by_side(get: Get, runs: Path) -> None:
     assert rows[1]["trained_value"] is None  # of the game only
 
 
+def test_so_many_runs_are_compared(client: Client) -> None:
+    answer = client.get("/api/compare", params={"run": ["game"] * 21})
+    assert answer.status_code == 422
+    assert answer.json()["problem"] == "number of runs is 21: choose at most 20."
+
+
 def test_a_trained_comparison_has_a_row_for_each_budget(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "compared", tmp_path / "trained")
     mean = {"mechanism": "clock", "accuracy": 94.5, "paid": 88.0, "owners_surplus": 3.0,

@@ -25,6 +25,7 @@ export function short(value, digits = 3) {
   if (value === null || value === undefined) return missing;
   return Number(value.toPrecision(digits)).toLocaleString("en", { maximumFractionDigits: 6 });
 }
+export const sentence = (words) => `${words[0].toUpperCase()}${words.slice(1)}`;
 export const perCent = (value, digits = 1) =>
   value === null || value === undefined ? missing : `${number(value, digits)} %`;
 

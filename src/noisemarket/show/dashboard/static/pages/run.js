@@ -2,7 +2,7 @@
 
 import { comparing, follow, get, post, runPath } from "/static/api.js";
 import { Chart } from "/static/charts.js";
-import { drawn, duration, empty, facts, h, number, perCent, problemBox, say, tag, when } from "/static/dom.js";
+import { drawn, duration, empty, facts, h, number, perCent, problemBox, say, sentence, tag, when } from "/static/dom.js";
 import { contracts } from "/static/pages/contracts.js";
 import { game } from "/static/pages/game.js";
 import { study } from "/static/pages/study.js";
@@ -74,7 +74,7 @@ export async function show(room, { parts }) {
     const count = total ? `${number(done, 0)} of ${number(total, 0)} ${UNITS[state.step] ?? "rounds"}` : "";
     const rest = running && seconds !== null && done < total ? `${seconds < 1 ? "" : "about "}${duration(seconds)} left in this step` : running && done && done === total ? "" : running && total ? "estimating the time left" : "";
     const after = running && market && state.compares && state.step !== "comparing" ? "the comparison is trained after that" : "";
-    left.textContent = state.problem && !running ? `${state.problem.replace(/^\w+: |; continue with --resume .*|\.$/g, "")}. What was finished is kept${about.resumable ? ": resume it to go on" : ""}.` : [count, rest, after].filter(Boolean).join(" · ");
+    left.textContent = state.problem && !running ? `${sentence(state.problem.replace(/^\w+: |; continue with --resume .*|\.$/g, ""))}. What was finished is kept${about.resumable ? ": resume it to go on" : ""}.` : [count, rest, after].filter(Boolean).join(" · ");
     notes.replaceChildren(state.notes.length ? h("details", { open: state.notes.length < 4 }, h("summary", {}, state.notes.length === 1 ? "One remark" : `${state.notes.length} remarks`),
       h("ul", { class: "lines" }, state.notes.map((note) => h("li", {}, note)))) : "");
   }
@@ -165,8 +165,8 @@ export async function show(room, { parts }) {
       ledger.replaceChildren(h("div", { class: "head", style: "margin:0" }, h("h2", { style: "margin:0" }, "Ledger"),
         h("span", { class: `tag ${found.sound ? "sound" : "broken"}` }, found.sound ? "verified: sound" : "not sound")),
         found.sound ? h("p", {}, `Every hash, signature and payment of its ${number(found.entries, 0)} entries was checked just now.${found.noted_head === found.head ? " Its head is the one that the run noted." : ""}`)
-          : h("p", {}, found.problem),
-        found.head && h("p", { class: "hash" }, found.head));
+          : h("p", {}, sentence(found.problem)),
+        ...(found.head ? [h("p", { class: "hash" }, found.head)] : []));
     } catch (problem) { ledger.replaceChildren(h("h2", {}, "Ledger"), h("p", {}, problem.message)); }
   }
 
