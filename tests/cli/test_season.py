@@ -26,8 +26,8 @@ from noisemarket.market.training import SerialEngine
 from noisemarket.pricing import find_mechanism
 from noisemarket.scenario import Scenario, dump_scenario, load_scenario
 from noisemarket.scenario.load import jobs_of
-from noisemarket.show import market_report
-from noisemarket.show.season_report import season_table
+from noisemarket.show import market_report, season_report
+from noisemarket.show.season_report import draw_season, season_table
 
 SEASON = """
 mechanism = "equilibrium"
@@ -119,6 +119,16 @@ def test_a_season_runs_and_goes_on_where_it_was_stopped(
     with open_ledger(out / "consortium", create=False) as ledger:
         verify(ledger)
         assert [one.settled for one in jobs(ledger)] == [True] * 3
+
+
+def test_a_season_in_which_nothing_is_sold_is_drawn_from_zero(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr(season_report, "save", lambda canvas, *_: drawn.append(canvas) or [])
+    names = ("accuracy", "paid", "left_median", "left_least", "sellers", "dry")
+    draw_season(tmp_path, [{"job": f"{i}", **dict.fromkeys(names, 0)} for i in range(3)])
+    assert [axis.get_ylim() for axis in drawn[0].axes[1::2]] == [(0.0, 1.0)] * 2
 
 
 @pytest.mark.training

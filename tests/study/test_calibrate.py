@@ -111,6 +111,8 @@ def test_a_calibration_measures_real_training(whole: tuple[Path, dict[str, Any]]
     status = json.loads((folder / "status.json").read_text())
     assert (status["state"], status["points"], status["points_done"]) == ("complete", 2, 2)
     assert not (folder / "tiny.toml").exists()
+    figure = (folder / "figures" / "surface.svg").read_text()
+    assert ("Test accuracy" in figure, "Measured less" in figure) == (True, False)
 
 
 @pytest.mark.usefixtures("undrawn")

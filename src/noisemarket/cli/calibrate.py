@@ -130,7 +130,8 @@ def calibrate(
     if result.fit is not None:
         path = folder.path / f"{result.name}.toml"
         shown.append(f"Surface: {path} (use it with --set surface={path})")
-    show(as_json, summary, calibration_table(result), *shown, *paths(folder, figures))
+    table = calibration_table(result)
+    show(as_json, summary, *([table] if table.row_count else []), *shown, *paths(folder, figures))
 
 
 def _saved_plan(folder: Path) -> CalibrationPlan:

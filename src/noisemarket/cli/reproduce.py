@@ -63,6 +63,7 @@ def reproduce(
         games = presets([*(settings or ()), *([] if seed is None else [f"seed={seed}"])])
         opened = RunFolder.create(out, "reproduction", overwrite=overwrite)
     with opened as folder:
+        folder.note(kind="reproduction")
         with stoppable() as stop, progress("runs") as bar:
             line, played = bar.add_task("reproducing"), 0
 

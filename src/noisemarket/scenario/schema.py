@@ -303,7 +303,7 @@ class PrivacySection(Section):
         0.0, description="most zCDP that an owner gives up in the whole job; 0: no cap"
     )
     epsilon_cap: NotNegative = Field(
-        0.0, description="the same cap as an epsilon at delta; 0: no cap; the stricter one holds"
+        0.0, description="rho_cap as an epsilon at delta; 0: no cap; the stricter one holds"
     )
     rho_budget: NotNegative = Field(
         0.0, description="most zCDP that a lasting owner's records give up in all jobs; 0: no limit"

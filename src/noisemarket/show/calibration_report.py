@@ -32,11 +32,11 @@ def calibration_table(result: Calibration) -> Table:
 
 
 def draw_calibration(folder: RunFolder, result: Calibration) -> list[Path]:
-    """The surface with its residuals, and the paper's curve at beta 1."""
+    """The surface with its residuals, if there is a fit, and the paper's curve at beta 1."""
     if not result.points:
         return []
-    canvas, axes = figure(1, 2, size=(5.4, 3.8))
-    above, below = np.ravel(axes)
+    canvas, axes = figure(1, 1 if result.fit is None else 2, size=(5.4, 3.8))
+    above, below = axes[0, 0], axes[-1, 0]
     fine = np.linspace(0.0, max(max(point.sigma for point in result.points), 1e-9), 121)
     fit, title = result.fit, "no fit"
     for i, beta in enumerate(sorted({point.beta for point in result.points})):
@@ -56,8 +56,9 @@ def draw_calibration(folder: RunFolder, result: Calibration) -> list[Path]:
     paper = "paper's printed fit, beta 1"
     above.plot(fine, PRINTED.quality(fine, 1.0), "--", color=_PAPER, linewidth=1.2, label=paper)
     label(above, "Test accuracy", "effective noise", "test accuracy, %")
-    label(below, "Measured less fitted accuracy", "effective noise", "residual, %")
-    below.axhline(0.0, color=_PAPER, linewidth=0.8)
+    if fit is not None:
+        label(below, "Measured less fitted accuracy", "effective noise", "residual, %")
+        below.axhline(0.0, color=_PAPER, linewidth=0.8)
     above.legend(frameon=False, fontsize=8)
     canvas.suptitle(f"{result.name}: {title}", fontsize=11)
     return save(canvas, folder.path / "figures", "surface")

@@ -148,13 +148,30 @@ def contract_terms(document: Row) -> dict[str, dict[str, str]]:
     out: dict[str, dict[str, str]] = {"Agreed": {}, "Outcome": {}}
     for shown, facts in zip(out.values(), (document["terms"], outcome), strict=True):
         for name, value in facts.items():
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            if isinstance(value, float):
-                text = f"{value:.6g}"
-            if name in ("payment", "paid_micro") and value is not None:
-                text = in_words(value, document["currency"])
-            shown[name.removesuffix("_micro").replace("_", " ")] = text
+            if value is None or value == {}:
+                continue
+            words = _NOISE if name == "simulated" else name.removesuffix("_micro").replace("_", " ")
+            money = name in ("payment", "paid_micro")
+            shown[words] = in_words(value, document["currency"]) if money else _said(value)
     return out
+
+
+_NOISE = "simulated noise"
+"""What ``simulated`` is called beside a simulated owner."""
+
+
+def _said(value: Any) -> str:
+    match value:
+        case str():
+            return value
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.6g}"
+        case dict():
+            known = ((k.replace("_", " "), v) for k, v in value.items() if v is not None)
+            return ", ".join(f"{name} {_said(one)}" for name, one in known)
+    return json.dumps(value, ensure_ascii=False)
 
 
 def contract_shown(document: Row) -> list[Shown]:
@@ -270,7 +287,7 @@ def statement_sentences(contract: Row) -> list[str]:
         f"{'nothing yet' if paid is None else in_words(paid, currency)}.",
     ]
     if contract["kept"] is False and contract["evidence"]:
-        lines.append(f"Evidence: {json.dumps(contract['evidence'], ensure_ascii=False)}")
+        lines.append(f"Evidence: {_said(contract['evidence'])}.")
     return lines
 
 

@@ -27,13 +27,14 @@ _BILATERAL_ROWS = (
     ("owner's payoff", "mean_owner_payoff", "{:.3f}"),
     ("curator's payoff", "mean_curator_payoff", "{:.3f}"),
     ("curator's gain over no trade", "curator_gain", "{:.3f}"),
-    ("model quality (surface, %)", "mean_quality", "{:.1f}"),
+    ("quality of an owner's own model, %", "mean_quality", "{:.1f}"),
+    ("accuracy of the one model, predicted, %", "model_quality", "{:.1f}"),
     ("owners with a signed contract", "signed_share", "{:.0%}"),
 )
 _JOINT_ROWS = (
     ("paid in all, {currency}", "total_payment", "{:,.2f}"),
     ("owners' surplus", "owners_surplus", "{:,.2f}"),
-    ("quality of the model (surface, %)", "model_quality", "{:.1f}"),
+    ("accuracy of the one model, predicted, %", "model_quality", "{:.1f}"),
     ("curator's value over no trade", "predicted_value", "{:,.2f}"),
 )
 """Words, figure of ``Worth`` and format of each row."""

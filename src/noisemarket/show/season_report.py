@@ -118,6 +118,8 @@ def draw_season(
     line(axes[1, 1], "dry", color="#b74900", label="run dry")
     axes[1, 1].legend(frameon=False)
     label(axes[1, 1], "Owners", "job", "owners")
+    for axis in axes[:, 1]:
+        axis.set_ylim(0.0, max(axis.get_ylim()[1], 1.0))
     for axis in axes.flat:
         axis.set_xticks(jobs, names, rotation=45 if max(map(len, names)) > 3 else 0, fontsize=8)
     return save(canvas, folder, "season")

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.ledger.tampering import drop_guards, execute
 from tests.show.dashboard import browser as chromium
 from tests.show.dashboard.served import TOKEN, Served, process_of
 
@@ -86,6 +87,7 @@ def opened(browser: Browser, served: Served, path: str, screen: str = "light") -
     page.asked, page.complaints = [], []  # type: ignore[attr-defined]
     page.on("request", lambda request: page.asked.append(request.url))  # type: ignore[attr-defined]
     page.on("pageerror", lambda problem: page.complaints.append(str(problem)))  # type: ignore[attr-defined]
+    page.on("console", lambda said: said.type == "error" and page.complaints.append(said.text))  # type: ignore[attr-defined]
     page.goto(served.address + path)
     ready(page)
     return page
@@ -100,11 +102,11 @@ def done(page: Page, served: Served, *, killed: bool = False) -> None:
     """Close a page: it asked nobody else, and nothing went wrong in it but a server's death."""
     others = [url for url in page.asked if not url.startswith((served.address, "data:", "blob:"))]  # type: ignore[attr-defined]
     assert others == []
-    complaints = [
-        one
-        for one in page.complaints  # type: ignore[attr-defined]
-        if not (killed and "The server does not answer" in one)
-    ]
+    meant = (
+        "Failed to load resource",
+        "The server does not answer" if killed else "Failed to load",
+    )
+    complaints = [one for one in page.complaints if not one.startswith(meant)]  # type: ignore[attr-defined]
     assert complaints == []
     page.context.close()
 
@@ -201,6 +203,7 @@ def test_a_page_that_is_refused_says_why_and_comes_back(browser: Browser, served
     expect(page.get_by_role("heading")).to_have_text("This dashboard needs its token")
     page.get_by_label("Token").fill("wrong")
     page.get_by_role("button", name="Sign in").press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("This token is wrong", timeout=LONG)
     page.get_by_label("Token").fill(TOKEN)
     page.screenshot(path=PICTURES / "sign-in-light.png")
     page.get_by_role("button", name="Sign in").click()
@@ -226,6 +229,15 @@ def test_a_refused_form_says_why_and_where(browser: Browser, served: Served) -> 
         expect(field).to_have_accessible_description(re.compile(words))
     expect(more).to_have_attribute("open", "")
     page.screenshot(path=PICTURES / "refused-light.png", full_page=True)
+    done(page, served)
+
+
+def test_the_form_waits_for_a_run_that_measures_first(browser: Browser, served: Served) -> None:
+    page = opened(browser, served, "#/new")
+    answer = json.dumps({"name": "market", "begun": False})
+    page.route("**/api/runs", lambda route: route.fulfill(status=201, body=answer))
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator("h1")).to_have_text("market", timeout=LONG)
     done(page, served)
 
 
@@ -257,7 +269,34 @@ def test_contracts_are_sorted_filtered_downloaded_and_opened(
     page.emulate_media(media="print")
     expect(page.locator(".top")).to_be_hidden()
     expect(page.get_by_text("curator signature")).to_be_visible()
+    expect(page.get_by_text("Entries on the ledger").first).to_be_hidden()
     page.screenshot(path=PICTURES / "owner-printed.png", full_page=True)
+    done(page, served)
+
+
+def test_a_changed_ledger_is_told(browser: Browser, served: Served) -> None:
+    folder = served.root / "changed"
+    shutil.copytree(served.root / "market", folder)
+    drop_guards(ledger := str(folder / "ledger.sqlite"))
+    execute(ledger, "UPDATE noisemarket_entries SET body = '{}' WHERE seq = 3")
+    page = opened(browser, served, "#/run/changed")
+    told = page.get_by_role("region", name="Ledger")
+    expect(told).to_contain_text("Verification failed: entry 3", timeout=LONG)
+    expect(told).not_to_contain_text("undefined")
+    shutil.rmtree(folder)
+    done(page, served)
+
+
+def test_a_run_is_printed_with_headings_and_light_charts(browser: Browser, served: Served) -> None:
+    page = opened(browser, served, "#/run/market", "dark")
+    expect(page.locator(".contracts tbody tr")).to_have_count(3, timeout=LONG)
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    page.emulate_media(media="print")
+    expect(page.get_by_role("button", name="Epsilon")).to_be_visible()
+    expect(page.locator(".tools").first).to_be_hidden()
+    for event, theme in (("beforeprint", "light"), ("afterprint", "dark")):
+        page.evaluate("(name) => dispatchEvent(new Event(name))", event)
+        expect(page.locator("html")).to_have_attribute("data-theme", theme)
     done(page, served)
 
 
@@ -325,8 +364,26 @@ def test_a_slider_moves_the_answers(browser: Browser, served: Served) -> None:
     done(page, served)
 
 
+def test_a_comparison_is_watched_until_it_is_complete(browser: Browser, served: Served) -> None:
+    folder = served.root / "comparing"
+    shutil.copytree(served.root / "compared", folder)
+    whole = (folder / "status.json").read_text()
+    running = json.loads(whole) | {"state": "running", "process": this_process()}
+    (folder / "status.json").write_text(json.dumps(running))
+    page = opened(browser, served, "#/run/comparing")
+    expect(page.get_by_text("Still running")).to_be_visible(timeout=LONG)
+    expect(page.get_by_role("button", name="Stop")).to_be_visible(timeout=LONG)
+    (folder / "status.json").write_text(whole)
+    expect(page.locator("h1")).to_have_text("Compare", timeout=LONG)
+    expect(page.locator("table tbody tr")).to_have_count(3, timeout=LONG)
+    shutil.rmtree(folder)
+    done(page, served)
+
+
 def test_two_runs_are_compared(browser: Browser, served: Served) -> None:
-    page = opened(browser, served, "#/runs")
+    page = opened(browser, served, "#/compare")
+    expect(page.get_by_role("button", name="Compare these")).to_be_disabled()
+    page.goto(served.address + "#/runs")
     for name in ("market", "game"):
         page.get_by_label(f"Choose {name} to compare", exact=True).check()
     page.get_by_role("button", name="Compare 2").click()
@@ -427,7 +484,8 @@ def test_every_page_fits_its_screen_and_can_be_read(
             assert page.locator(".scroll").evaluate_all(CUT) == [], name
         assert page.evaluate("document.documentElement.scrollWidth") <= SCREENS[screen][0], name
         assert page.evaluate(UNNAMED) == [], name
-        assert "NaN" not in page.locator("main").inner_text(), name
+        shown = page.locator("main").inner_text()
+        assert re.findall(r"NaN|undefined|\bnull\b|\[object", shown) == [], name
         assert page.evaluate(FAINT) == [], name
         assert page.locator("h1").count() == (0 if name == "missing" else 1), name
         page.screenshot(path=PICTURES / f"{name}-{screen}.png", full_page=True)

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import uvicorn
 
-from noisemarket.errors import NoisemarketError
-from noisemarket.show.dashboard import serving
+from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.show.dashboard import launcher, serving
 from noisemarket.show.dashboard.launcher import Launcher
 from noisemarket.show.dashboard.run_store import RunStore
 
@@ -95,6 +95,36 @@ def test_one_address_has_so_many_connections(connect: Connect) -> None:
     while not (heard := answer(connect(WHOLE))) and time.monotonic() < end:
         time.sleep(0.05)
     assert heard.endswith(b"hi")
+
+
+@pytest.mark.process
+def test_a_start_that_takes_long_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job of a new shape measures its loss surface for minutes before it has a folder."""
+    codes = {
+        "works": "import os, time; time.sleep(1); os.makedirs({0!r}); "
+        "open({0!r} + '/status.json', 'w').write('{{}}'); time.sleep(30)",
+        "fails": "import time; time.sleep(1); raise SystemExit(2)",
+    }
+
+    def spawned(self: Launcher, run: str, words: Any) -> subprocess.Popen[bytes]:
+        child = subprocess.Popen([sys.executable, "-c", codes[run].format(words[-1])])
+        self._children[run] = child
+        return child
+
+    monkeypatch.setattr(Launcher, "_spawn", spawned)
+    monkeypatch.setattr(launcher, "PATIENCE", 0.1)
+    starter = Launcher(RunStore(tmp_path), most=2)
+    for run in codes:
+        assert not starter.start(run, "run", [])
+    while not starter.begun("works"):
+        pass
+    starter._children["works"].kill()
+    for child in starter._children.values():
+        child.wait()
+    with pytest.raises(BadInput, match="ended before it began"):
+        starter.begun("fails")
 
 
 @pytest.mark.process

@@ -25,7 +25,8 @@ def test_four_settings_come_first() -> None:
 
 def test_all_that_is_wrong_is_told_at_once_in_plain_words(tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
-    settings = {"population.owners": 0, "market.budget": "much", "mechanism": "dyp", "seed": 2}
+    settings = {"population.owners": 0, "market.budget": "much", "mechanism": "dyp", "seed": 2,
+                "population.markup": -1, "population.beta": 0}  # fmt: skip
     order = json.dumps({"name": "taken", "settings": settings}).encode()
     answer = Client(web_app(RunStore(tmp_path))).post("/api/runs", content=order)
     assert answer.status_code == 422
@@ -34,7 +35,9 @@ def test_all_that_is_wrong_is_told_at_once_in_plain_words(tmp_path: Path) -> Non
     assert fields["market.budget"] == "Give a number of at least 0 or none."
     assert fields["mechanism"].startswith("Did you mean dypp?")
     assert fields["name"] == "This exists already: choose another."
-    assert set(fields) == {"population.owners", "market.budget", "mechanism", "name"}
+    assert fields["population.markup"].startswith("Give a finite number of at least 0")
+    owners = {"population.owners", "population.markup", "population.beta"}
+    assert set(fields) == {*owners, "market.budget", "mechanism", "name"}
     assert not list(tmp_path.glob("taken/*"))
 
 

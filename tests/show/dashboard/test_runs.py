@@ -45,9 +45,17 @@ def test_an_audit_is_listed_as_one(tmp_path: Path) -> None:
     folder = tmp_path / "leaks"
     folder.mkdir()
     (folder / "scenario.toml").write_text('preset = "market"')
-    (folder / "status.json").write_text('{"state": "complete", "passed": true}')
+    (folder / "status.json").write_text('{"state": "running", "kind": "audit"}')  # no file yet
     (one,) = RunStore(tmp_path).listing()
-    assert one["kind"] == "audit"
+    assert (one["kind"], one["mechanism"]) == ("audit", None)  # it attacks, and negotiates nothing
+
+
+def test_a_run_whose_status_is_damaged_is_still_a_run(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "market", tmp_path / "market")
+    (tmp_path / "market" / "status.json").write_text('{"st')
+    (one,) = RunStore(tmp_path).listing()
+    assert (one["kind"], one["state"], one["accuracy"] is None) == ("run", "incomplete", False)
+    assert one["problem"] == "its status.json cannot be read."
 
 
 def test_a_stopped_run_has_the_accuracy_of_its_last_round(runs: Path, tmp_path: Path) -> None:
@@ -180,6 +188,26 @@ def test_curves_have_the_exact_equilibrium(get: Get, runs: Path) -> None:
     assert found["trace"]["saving"] == [float(row["saving"]) for row in trace]
 
 
+def test_no_equilibrium_is_shown_that_ignores_a_cap(runs: Path, tmp_path: Path) -> None:
+    """Which noise a cap allows depends on the owners' records, which the server does not read."""
+    shutil.copytree(runs / "game", tmp_path / "game")
+    file = tmp_path / "game" / "scenario.toml"
+    whole = file.read_text()
+    assert "epsilon_cap = 0.0" in whole
+    file.write_text(whole.replace("epsilon_cap = 0.0", "epsilon_cap = 2.0"))
+    found = Client(web_app(RunStore(tmp_path))).get("/api/runs/game/curves").json()
+    assert found["equilibrium"] is None
+    assert found["trace"]["saving"]
+
+
+def test_a_contract_is_told_without_what_is_not_there_yet(get: Get) -> None:
+    terms = get("runs/market/owner", name="0")["terms"]
+    assert "least sigma" not in terms["Outcome"]
+    assert (terms["Agreed"]["simulated noise"], terms["Outcome"]["kept"]) == ("no", "yes")
+    said = [value for facts in terms.values() for value in facts.values()]
+    assert not [one for one in said if "{" in one or one == "null"]
+
+
 def test_a_game_tells_how_far_it_is_while_it_is_played(runs: Path) -> None:
     lines = (runs / "game" / "events.jsonl").read_text().splitlines()
     told = [json.loads(line) for line in lines]
@@ -210,10 +238,16 @@ def test_side_by_side(get: Get, runs: Path) -> None:
     assert rows[1]["trained_value"] is None  # of the game only
 
 
+def test_so_many_runs_are_compared(client: Client) -> None:
+    answer = client.get("/api/compare", params={"run": ["game"] * 21})
+    assert answer.status_code == 422
+    assert answer.json()["problem"] == "number of runs is 21: choose at most 20."
+
+
 def test_a_trained_comparison_has_a_row_for_each_budget(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "compared", tmp_path / "trained")
     mean = {"mechanism": "clock", "accuracy": 94.5, "paid": 88.0, "owners_surplus": 3.0,
-            "predicted_value": 18.0, "trained_value": 20.0, "sellers": 6.5}  # fmt: skip
+            "predicted_value": 18.0, "trained_value": 20.0, "sellers": 6.5, "seeds": 2}  # fmt: skip
     means = [{**mean, "budget": 100.0}, {**mean, "budget": None}]
     document = {"owners": 4, "mechanisms": ["clock"], "means": means}
     (tmp_path / "trained" / "comparison.json").write_text(json.dumps(document))
@@ -222,6 +256,7 @@ def test_a_trained_comparison_has_a_row_for_each_budget(runs: Path, tmp_path: Pa
     assert [row["name"] for row in rows] == ["clock auction, at most 100", "clock auction"]
     assert {(row["accuracy"], row["paid"], row["measured"]) for row in rows} == {(94.5, 88.0, True)}
     assert {(row["predicted_value"], row["trained_value"]) for row in rows} == {(18.0, 20.0)}
+    assert {(row["seeds"], row["draws"]) for row in rows} == {(2, None)}
 
 
 def test_a_ledger_is_verified_and_a_changed_one_is_found(runs: Path, tmp_path: Path) -> None:

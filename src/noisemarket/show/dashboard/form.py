@@ -9,9 +9,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.federated.data_files import named_records
 from noisemarket.federated.protections import PROTECTIONS
+from noisemarket.game.population import bad_values
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.scenario import SYMBOLS, Scenario, load_scenario
 from noisemarket.show.style import name_of
@@ -143,7 +146,9 @@ def checked_settings(
         words.append(f"{key}={json.dumps(value)}")
     scenario = load_scenario(preset=preset, settings=words)
     find_mechanism(scenario.mechanism)
-    scenario.population.distributions()
+    for name, drawn in scenario.population.distributions().items():
+        for _, remedy in bad_values(name, drawn.quantile(np.array([0.001, 0.999]))):
+            raise BadInput(f"population.{name}", getattr(scenario.population, name), f"{remedy}.")
     return words
 
 
@@ -156,15 +161,16 @@ def _field(key: str, name: str, scenario: Scenario) -> dict[str, Any]:
         if "$ref" in about:
             about = _SCHEMA["$defs"][about["$ref"].rpartition("/")[2]]
     about = _INSIDE.get(key, about)
+    symbol = _SYMBOLS.get(key.rpartition(".")[2])
     kinds = about.get("anyOf", [about])
     number = next((one for one in kinds if one.get("type") in ("integer", "number")), None)
     choices = _choices(key, about)
     return {
         "key": key,
         "name": name,
-        "symbol": _SYMBOLS.get(key.rpartition(".")[2]),
+        "symbol": symbol,
         "value": value,
-        "help": about["description"],
+        "help": about["description"].removeprefix(f"{symbol}: ").removeprefix("I: "),
         "choices": choices,
         "kind": "choice" if choices else "number" if number else "text",
         "min": _limit(number, "minimum", "exclusiveMinimum"),

@@ -29,8 +29,8 @@ from noisemarket.show.dashboard.run_store import (
     UnknownRun,
 )
 
-PATIENCE = 90.0
-"""Seconds to wait until a run that was started has a folder, or says why not."""
+PATIENCE = 20.0
+"""Seconds that a request waits until a run that was started has a folder, or says why not."""
 
 
 class TooManyRuns(NoisemarketError):
@@ -49,15 +49,25 @@ class Launcher:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._lock = threading.Lock()
 
-    def start(self, run: str, command: str, words: Sequence[str]) -> None:
-        """Start ``noisemarket COMMAND WORDS... --out RUN``, and wait until it has its folder."""
+    def start(self, run: str, command: str, words: Sequence[str]) -> bool:
+        """Start ``noisemarket COMMAND WORDS... --out RUN``; whether it has ``begun``."""
         with self._lock:
             path = self._store.new_path(run)
             self._make_room()
             if run in self._children:  # its folder is not there yet
                 raise BadInput("name", run, "exists already: choose another.")
             child = self._spawn(run, [command, *words, "--out", str(path)])
-        self._await(run, child, lambda: (path / STATUS).is_file())
+        return self._await(run, child, lambda: (path / STATUS).is_file())
+
+    def begun(self, run: str) -> bool:
+        """Whether a run that was started has its folder by now; BadInput if it has given up.
+
+        A job of a new shape measures its loss surface first, which takes from seconds to hours.
+        """
+        child, there = self._children.get(run), self._store.folder(run) / STATUS
+        if child is None:
+            return bool(self._store.path(run))
+        return there.is_file() or self._await(run, child, there.is_file)
 
     def resume(self, run: str) -> None:
         """Go on with a run of the whole market that was stopped."""
@@ -102,7 +112,7 @@ class Launcher:
                 if isinstance(process, dict) and status["state"] == RUNNING:
                     busy |= {process["id"]} if still_runs(process) else set()
         if len(busy) >= self._most:
-            words = f"{len(busy)} runs are going on, and {self._most} may: wait, or stop one."
+            words = f"As many runs as may ({self._most}) are going on: wait, or stop one."
             raise TooManyRuns(words)
 
     def _reap(self) -> None:
@@ -123,18 +133,18 @@ class Launcher:
         self._children[run] = child
         return child
 
-    def _await(self, run: str, child: subprocess.Popen[bytes], reached: Callable[[], bool]) -> None:
+    def _await(self, run: str, child: subprocess.Popen[bytes], reached: Callable[[], bool]) -> bool:
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             code = child.poll()
             if code == 0 or (code is None and reached()):
-                return
+                return True
             if code is not None:
                 with self._lock:
                     self._reap()
                 raise BadInput("run", run, reason_in(self._store.root / LOGS / f"{run}.log"))
             time.sleep(0.05)
-        raise NoisemarketError("The run has not begun within a minute and a half: see its log.")
+        return False
 
 
 def works_in(folder: Path, process: Any) -> psutil.Process | None:

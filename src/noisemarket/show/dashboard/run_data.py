@@ -98,14 +98,16 @@ def curves(store: RunStore, run: str) -> dict[str, Any]:
 
 def _curves(store: RunStore, run: str) -> dict[str, Any]:
     scenario, environment = environment_of(store, run)
-    options = run_options(scenario)
+    options, privacy = run_options(scenario), scenario.privacy
+    capped = privacy.rho_cap or privacy.epsilon_cap  # what is left depends on the owners' records
     found: dict[str, Any] = {"trace": None, "clock": None, "equilibrium": None}
     if scenario.mechanism not in MECHANISMS or not find_mechanism(scenario.mechanism).joint:
-        exact = find_mechanism("equilibrium").run(environment, options)
-        figures = worth(environment, exact.contracts)
-        found["equilibrium"] = {"saving": figures.mean_saving, "payment": figures.mean_payment}
+        if not capped:
+            exact = find_mechanism("equilibrium").run(environment, options)
+            figures = worth(environment, exact.contracts)
+            found["equilibrium"] = {"saving": figures.mean_saving, "payment": figures.mean_payment}
         found["trace"] = _trace(store.file(run, TRACE) or store.file(run, f"curator/{TRACE}"))
-    if scenario.mechanism == "clock":
+    if scenario.mechanism == "clock" and not capped:
         found["clock"] = clock_course(ClockAuction(environment, options.demand), environment)
     return found
 
@@ -259,7 +261,7 @@ def _compared_rows(store: RunStore, run: str) -> list[Row]:
                 "name": f"{row['name']}{limit}",
                 "measured": trained,
                 "agreed": not trained,
-                "draws": one.get("seeds") if trained else None,
+                "seeds": one.get("seeds") if trained else None,
                 "accuracy": one.get("accuracy" if trained else "model_quality"),
                 "paid": one.get("paid" if trained else "total_payment"),
                 **{name: one.get(name) for name in _VALUES},
@@ -294,7 +296,7 @@ def _run_row(store: RunStore, overview: Row) -> Row:
 
 
 def _empty_row(run: str, mechanism: str) -> Row:
-    unknown = ("accuracy", "draws", "after_rounds", "no_trade_accuracy", "paid", *_VALUES,
+    unknown = ("accuracy", "draws", "seeds", "after_rounds", "no_trade_accuracy", "paid", *_VALUES,
                "surplus", "privacy_sold", "sellers", "epsilon")  # fmt: skip
     named = {"run": run, "mechanism": mechanism, "name": name_of(mechanism)}
     return dict.fromkeys(unknown) | named | {"measured": False, "agreed": True}

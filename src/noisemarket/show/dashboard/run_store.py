@@ -34,7 +34,6 @@ LOGS = ".dashboard"
 
 _FILES = {
     "season": (SEASON,),
-    "reproduction": (CLAIMS,),
     "compare": (COMPARISON, "plan.json"),
     "calibrate": ("calibration.json",),
     "negotiate": (CONTRACTS,),
@@ -42,8 +41,8 @@ _FILES = {
 """What tells which command wrote a run folder, where its status does not."""
 
 RESUMABLE = ("run", "season")
-_MANY = ("compare", "reproduction")
-"""Commands that try several mechanisms."""
+_NO_MECHANISM = ("compare", "reproduction", "audit", "calibrate")
+"""Commands that try several mechanisms, or none."""
 
 _FORBIDDEN = set('/\\:\0\n\r"<>|?*')
 
@@ -174,6 +173,8 @@ class RunStore:
         status = self.table(run, STATUS)
         if status.get("state") == RUNNING and still_runs(status.get("process")) is False:
             return status | {"state": INCOMPLETE, "problem": "it was ended from outside."}
+        if not status:
+            status["problem"] = f"its {STATUS} cannot be read."
         if status.get("state") not in (RUNNING, COMPLETE):
             status["state"] = INCOMPLETE
         return status
@@ -220,7 +221,7 @@ class RunStore:
             "resumable": kind in RESUMABLE and not self.is_job(run),
             "private": summary.get("secure_noise", privacy.get("noise") != "simulated"),
             "preset": scenario.get("preset"),
-            "mechanism": None if kind in _MANY else scenario.get("mechanism"),
+            "mechanism": None if kind in _NO_MECHANISM else scenario.get("mechanism"),
             "mechanisms": status.get("mechanisms") or [],
             "seed": scenario.get("seed"),
             "owners": owners if isinstance(owners, int) else None,
@@ -250,12 +251,13 @@ class RunStore:
 
     def kind(self, run: str, status: dict[str, Any]) -> str:
         """Which command wrote a run folder: run, compare, negotiate, or another."""
-        if "engine" in status and not self.file(run, SEASON):
+        if ("engine" in status or self.file(run, JOB)) and not self.file(run, SEASON):
             return "run"
         if "mechanisms" in status:
             return "compare"
         found = (kind for kind, names in _FILES.items() if any(self.stamp(run, *names)))
-        return next(found, "audit" if "passed" in status else "other")
+        kind = str(status.get("kind"))
+        return kind if kind in ("audit", "reproduction") else next(found, "other")
 
 
 def _table(value: object) -> dict[str, Any]:

@@ -81,7 +81,9 @@ class AccessControl:
         status, words = problem
         more = {"www-authenticate": "Bearer"} if status == 401 else None
         if status == 401 and at_root and "text/html" in request.headers.get("accept", ""):
-            return HTMLResponse(SIGN_IN.read_bytes(), status, more)
+            wrong = f'<p class="wrong" role="alert">{words}</p>' if given else ""
+            page = SIGN_IN.read_text(encoding="utf-8").replace("<!-- wrong -->", wrong)
+            return HTMLResponse(page, status, more)
         return JSONResponse({"problem": words}, status, more)
 
     def _problem(self, request: Request) -> tuple[int, str] | None:

@@ -31,6 +31,7 @@ from noisemarket.show.style import colour_of, name_of
 PresetName = Literal["market", "paper", "fars"]
 STATIC = Path(__file__).parent / "static"
 MOST_ROWS = 500
+MOST_COMPARED = 20
 AT_ONCE = 2
 """Answers of "what if" that are computed at a time; the others wait."""
 
@@ -61,9 +62,10 @@ class RunOrder(ChangedMarket):
 
 
 class Started(BaseModel):
-    """The run that a request was about."""
+    """The run that a request was about; whether it has a folder yet."""
 
     name: str
+    begun: bool = True
 
 
 _STATUS = (
@@ -146,10 +148,17 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
         else:
             given.append("--game-only")
         try:
-            launcher.start(name, order.command, given)
+            return Started(name=name, begun=launcher.start(name, order.command, given))
         except BadInput as problem:
             raise forms.refused(problem) from None
-        return Started(name=name)
+
+    @app.get("/api/runs/{run}/begun", responses=_REFUSED)
+    def begun(run: RunName) -> Started:
+        """Wait a while for the folder of a run that was started."""
+        try:
+            return Started(name=run, begun=launcher.begun(run))
+        except BadInput as problem:
+            raise forms.refused(problem) from None
 
     @app.get("/api/runs/{run}", responses=_REFUSED)
     def overview(run: RunName) -> dict[str, Any]:
@@ -188,8 +197,10 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
     _contracts(app, store)
 
     @app.get("/api/compare", responses=_REFUSED)
-    def compare(run: Annotated[list[str], Query(min_length=1, max_length=20)]) -> dict[str, Any]:
+    def compare(run: Annotated[list[str], Query(min_length=1)]) -> dict[str, Any]:
         """Runs side by side, and what else than the mechanism they differ in."""
+        if len(run) > MOST_COMPARED:
+            raise BadInput("number of runs", len(run), f"choose at most {MOST_COMPARED}.")
         rows = run_data.comparison(store, run)
         return {"rows": rows, "differ": run_data.differences(rows)}
 

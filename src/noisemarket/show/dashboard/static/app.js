@@ -52,6 +52,8 @@ const theme = () => {
 };
 theme();
 dark.addEventListener("change", theme);
+addEventListener("beforeprint", () => { root.dataset.theme = "light"; }); // charts are drawn anew
+addEventListener("afterprint", theme);
 document.getElementById("theme").addEventListener("click", () => {
   const next = root.dataset.theme === "dark" ? "light" : "dark";
   try { localStorage.setItem("theme", next); } catch { /* not allowed */ }

@@ -64,7 +64,7 @@ export class Chart {
     const ink = colour("--dim"), grid = colour("--grid");
     const axis = (label, size) => ({
       stroke: ink, label, labelSize: 18, labelFont: "12px system-ui, sans-serif", font: "12px system-ui, sans-serif",
-      grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 }, size, labelGap: 2,
+      grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 }, size, labelGap: 2, values: (_, ticks) => ticks.map((one) => short(one, 4)),
     });
     const tables = [], lines = [{}], bands = [];
     for (const one of this.series) {
@@ -92,7 +92,7 @@ export class Chart {
       cursor: { drag: { x: false, y: false }, points: { size: 8 } },
       scales: { x: { time: false, ...(this.options.money ? { range: [0, most ? 1.04 * most : 1] } : {}) }, y: { range: this.range(joined) } },
       hooks: { draw: [(plot) => this.write(plot)] },
-      axes: [{ ...axis(this.options.x, 46), ...(this.options.whole ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] } : {}) }, axis(this.options.y, 58)],
+      axes: [{ ...axis(this.options.x, 34), ...(this.options.whole ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] } : {}) }, axis(this.options.y, 58)],
     }, joined, this.holder);
     this.legend();
     this.holder.setAttribute("aria-label", `${this.options.title}. ${this.words()}`);
@@ -189,6 +189,6 @@ export function bars(title, rows, write) {
   return h("figure", { class: "chart" }, h("figcaption", {}, title),
     h("div", { class: "bars", role: "list" }, rows.map((row) => h("div", { role: "listitem" },
       h("span", {}, row.label),
-      h("span", { "aria-hidden": "true" }, h("i", { class: row.value < 0 ? "below" : "", style: `width:${width(row.value)}%;background:var(${row.colour})` })),
+      h("span", { "aria-hidden": "true" }, row.value !== null && row.value !== undefined && h("i", { class: row.value < 0 ? "below" : "", style: `width:${width(row.value)}%;background:var(${row.colour})` })),
       h("b", {}, row.value === null || row.value === undefined ? "–" : write(row.value))))));
 }

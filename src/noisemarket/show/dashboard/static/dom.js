@@ -25,6 +25,7 @@ export function short(value, digits = 3) {
   if (value === null || value === undefined) return missing;
   return Number(value.toPrecision(digits)).toLocaleString("en", { maximumFractionDigits: 6 });
 }
+export const sentence = (words) => `${words[0].toUpperCase()}${words.slice(1)}`;
 export const perCent = (value, digits = 1) =>
   value === null || value === undefined ? missing : `${number(value, digits)} %`;
 
@@ -58,7 +59,8 @@ export function empty(title, words, ...more) {
 }
 
 // Beside an accuracy that is not a mean over draws of the noise, or not of the whole training.
-export const drawn = (one) => one.after_rounds ? `after round ${one.after_rounds}` : one.draws === 1 ? "one draw" : one.draws > 1 ? `mean of ${one.draws} draws` : "";
+const mean = (many, one) => many === 1 ? `one ${one}` : many > 1 ? `mean of ${many} ${one}s` : "";
+export const drawn = (one) => one.after_rounds ? `after round ${one.after_rounds}` : mean(one.seeds, "seed") || mean(one.draws, "draw");
 
 // A table: columns are {key, name, cell, num, sort, wide}; the first column is the row's header.
 export function table({ caption, columns, rows, sort, onsort, dense }) {

@@ -8,12 +8,12 @@ export async function show(room, { query }) {
   const all = (await get("runs")).filter((run) => ["run", "negotiate", "compare"].includes(run.kind));
   const wanted = query.getAll("run").filter((name) => all.some((run) => run.name === name));
   const chosen = new Set(wanted);
-  const go = () => { location.hash = `#/${comparing(chosen)}`; };
+  const button = h("button", { type: "button", disabled: !chosen.size, onclick: () => { location.hash = `#/${comparing(chosen)}`; } }, "Compare these");
   const picker = h("details", { class: "box", open: !wanted.length }, h("summary", {}, h("strong", {}, wanted.length ? (wanted.length === 1 ? "One run chosen" : `${wanted.length} runs chosen`) : "Choose runs")),
     h("div", { class: "fields", style: "margin-top:.8rem" }, all.map((run, i) => h("div", { class: "tools", style: "margin:0" }, h("div", { class: "check" },
-      h("input", { id: `c${i}`, type: "checkbox", checked: chosen.has(run.name), onchange: (event) => { if (event.target.checked) chosen.add(run.name); else chosen.delete(run.name); } }),
+      h("input", { id: `c${i}`, type: "checkbox", checked: chosen.has(run.name), onchange: (event) => { if (event.target.checked) chosen.add(run.name); else chosen.delete(run.name); button.disabled = !chosen.size; } }),
       h("label", { for: `c${i}` }, `${run.name} (${run.state})`))))),
-    h("p", { style: "margin:.8rem 0 0" }, h("button", { type: "button", onclick: go }, "Compare these")));
+    h("p", { style: "margin:.8rem 0 0" }, button));
   room.replaceChildren(h("div", { class: "head" }, h("div", { class: "grow" }, h("h1", {}, "Compare"), h("p", { class: "lead" }, "Accuracy over money, owners' surplus and noise sold, side by side.")),
     h("a", { class: "button plain", href: "#/new?command=compare" }, "Compare all mechanisms")));
   if (!all.length) {
@@ -59,7 +59,7 @@ export async function show(room, { query }) {
       { name: "Accuracy", num: true, cell: (row) => row.accuracy === null ? "–" : [`${row.measured ? "" : "≈ "}${perCent(row.accuracy)}`, h("small", {}, row.measured ? drawn(row) : "predicted")] },
       { name: "No trade", num: true, cell: (row) => perCent(row.no_trade_accuracy) },
       { name: `Paid${currency}`, num: true, cell: (row) => [number(row.paid), row.agreed && row.paid !== null && h("small", {}, "agreed")] },
-      { name: "Sellers", num: true, cell: (row) => number(row.sellers, 0) },
+      { name: "Sellers", num: true, cell: (row) => short(row.sellers) },
       { name: "Value, predicted", num: true, cell: (row) => number(row.predicted_value) },
       { name: "Value, trained", num: true, cell: (row) => number(row.trained_value) },
       { name: "Surplus", num: true, cell: (row) => number(row.surplus) },

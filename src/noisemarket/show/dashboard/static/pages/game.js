@@ -25,9 +25,11 @@ export function game(room, run, currency) {
     }
   }
 
+  const dashed = (of) => (level ? `; dashed is the exact equilibrium of this ${of}` : "");
+
   async function live(points, done, total) {
     await exact();
-    draw(points, `Means over the ${done} of ${total} owners that have played so far; dashed is the exact equilibrium of the whole game.`);
+    draw(points, `Means over the ${done} of ${total} owners that have played so far${dashed("whole game")}.`);
   }
 
   async function finish() {
@@ -37,7 +39,7 @@ export function game(room, run, currency) {
       return;
     }
     level = found.equilibrium;
-    if (found.trace) draw(found.trace, "Means over all owners; dashed is the exact equilibrium of this game.");
+    if (found.trace) draw(found.trace, `Means over all owners${dashed("game")}.`);
     else if (found.clock) clock(found.clock);
     else if (found.equilibrium) {
       room.replaceChildren(h("section", { class: "box" }, h("h2", {}, "The exact equilibrium of this game"),
@@ -46,6 +48,11 @@ export function game(room, run, currency) {
   }
 
   function clock({ question: x, price, staying }) {
+    if (x.length < 2) {
+      const words = x.length ? `The clock stopped after one question, at a price of ${money(price[0], currency)}; owners that stayed: ${staying[0]}.` : "No question was asked: nothing is bought.";
+      room.replaceChildren(h("section", { class: "box" }, h("h2", {}, "The clock"), h("p", {}, words)));
+      return;
+    }
     charts ??= [["The price of the clock", "The price falls until the owners that are left are worth it.", `price, ${currency}`],
       ["Owners that stay", "Who says no once is out.", "owners"]].map(([title, why, y]) => ({ chart: new Chart({ title, why, x: "question", y, whole: true }) }));
     room.replaceChildren(...charts.map(({ chart }) => h("section", { class: "box" }, chart.node)));

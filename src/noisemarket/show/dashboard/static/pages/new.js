@@ -1,6 +1,6 @@
 // The form that starts a run: data and owners, mechanism, budget, seed; all else under "More settings".
 
-import { get, post, runPage } from "/static/api.js";
+import { get, post, runPage, runPath } from "/static/api.js";
 import { h, problemBox, say } from "/static/dom.js";
 
 const SLOW = 4000; // milliseconds after which a start is explained
@@ -30,8 +30,7 @@ export async function show(room, { query }) {
       : h("input", { value: given === "none" ? "" : given, placeholder: one.value === "none" ? "none" : "", autocomplete: "off", inputMode: one.kind === "text" ? "text" : "decimal", maxLength: 60 });
     const explain = () => {
       const chosen = one.choices.find((choice) => choice.value === input.value)?.help;
-      const words = one.symbol ? one.help.replace(`${one.symbol}: `, "") : one.help;
-      help.textContent = `${words}${chosen ? `; this one ${chosen}` : ""}`;
+      help.textContent = `${one.help}${chosen ? `; this one ${chosen}` : ""}`;
     };
     explain();
     const node = field(one.key, [one.name, one.symbol && h("span", { class: "symbol" }, ` ${one.symbol}`)], input, help);
@@ -101,8 +100,9 @@ export async function show(room, { query }) {
     say("Starting the run.");
     const slow = setTimeout(() => { waiting.textContent = "Settings are checked. A job of a new shape measures its loss surface first, in about a minute."; }, SLOW);
     try {
-      const started = await post("runs", { command: kind.value, name: name.value, preset, data: own, settings: values(), draws: Number(draws.value) });
-      location.hash = runPage(started.name);
+      let started = await post("runs", { command: kind.value, name: name.value, preset, data: own, settings: values(), draws: Number(draws.value) });
+      while (!started.begun && room.isConnected) started = await get(`${runPath(started.name)}/begun`);
+      if (room.isConnected) location.hash = runPage(started.name);
     } catch (problem) {
       refuse(problem);
       button.disabled = false;

@@ -36,7 +36,7 @@ export async function show(room, { parts }) {
     more.append(h("section", { class: "box" }, h("h2", {}, "Privacy statement"), h("ul", { class: "lines" }, found.statement.map((line) => h("li", {}, line)))));
   }
   if (found.entries.length) {
-    room.append(h("section", { class: "box" }, h("h2", {}, "Entries on the ledger"), table({ caption: "Entries on the ledger", rows: found.entries, dense: true, columns: [
+    room.append(h("section", { class: "box unprinted" }, h("h2", {}, "Entries on the ledger"), table({ caption: "Entries on the ledger", rows: found.entries, dense: true, columns: [
       { name: "Entry", header: true, cell: (one) => `${one.entry}: ${one.kind}` },
       { name: "Round", num: true, cell: (one) => one.round ?? "" },
       { name: "Recorded", cell: (one) => when(one.recorded_at) },

@@ -2,7 +2,7 @@
 
 import { comparing, follow, get, post, runPath } from "/static/api.js";
 import { Chart } from "/static/charts.js";
-import { drawn, duration, empty, facts, h, number, perCent, problemBox, say, tag, when } from "/static/dom.js";
+import { drawn, duration, empty, facts, h, number, perCent, problemBox, say, sentence, tag, when } from "/static/dom.js";
 import { contracts } from "/static/pages/contracts.js";
 import { game } from "/static/pages/game.js";
 import { study } from "/static/pages/study.js";
@@ -16,7 +16,7 @@ const OFTEN = 2000; // milliseconds between two looks at contracts that change a
 export async function show(room, { parts }) {
   const run = parts[0] ?? "";
   const about = await get(runPath(run));
-  if (about.kind === "compare") { location.replace(`#/${comparing([run])}`); return null; }
+  if (about.kind === "compare" && about.state !== "running") { location.replace(`#/${comparing([run])}`); return null; }
   const market = about.kind === "run", many = ["season", "reproduction"].includes(about.kind);
   const mechanisms = Object.fromEntries((await get("about")).mechanisms.map((one) => [one.mechanism, one]));
   const badge = h("span", {}, tag(about.state)), buttons = h("div", {}), trouble = h("div", {});
@@ -29,10 +29,7 @@ export async function show(room, { parts }) {
     !about.private && (market || about.kind === "season") ? h("p", { class: "box warn", role: "note" }, "NOT PRIVATE: noise from a fixed seed.") : "",
     trouble);
   if (many) return several();
-  if (!market && about.kind !== "negotiate") {
-    room.append(empty("Nothing to show here", `This folder was written by another command (${about.kind}). Its figures are in the folder itself.`));
-    return null;
-  }
+  if (!market && about.kind !== "negotiate") return other();
 
   const live = h("section", { class: "box", "aria-label": "Progress", hidden: true });
   const figures = h("section", { class: "box", "aria-label": "Result" });
@@ -75,9 +72,9 @@ export async function show(room, { parts }) {
     bar.firstElementChild.style.width = running && !total ? "" : `${share}%`;
     if (total) bar.setAttribute("aria-valuenow", String(share)); else bar.removeAttribute("aria-valuenow");
     const count = total ? `${number(done, 0)} of ${number(total, 0)} ${UNITS[state.step] ?? "rounds"}` : "";
-    const rest = running && seconds !== null ? `${seconds < 1 ? "" : "about "}${duration(seconds)} left in this step` : running && total ? "estimating the time left" : "";
+    const rest = running && seconds !== null && done < total ? `${seconds < 1 ? "" : "about "}${duration(seconds)} left in this step` : running && done && done === total ? "" : running && total ? "estimating the time left" : "";
     const after = running && market && state.compares && state.step !== "comparing" ? "the comparison is trained after that" : "";
-    left.textContent = state.problem && !running ? `${state.problem.replace(/^\w+: |; continue with --resume .*|\.$/g, "")}. What was finished is kept${about.resumable ? ": resume it to go on" : ""}.` : [count, rest, after].filter(Boolean).join(" · ");
+    left.textContent = state.problem && !running ? `${sentence(state.problem.replace(/^\w+: |; continue with --resume .*|\.$/g, ""))}. What was finished is kept${about.resumable ? ": resume it to go on" : ""}.` : [count, rest, after].filter(Boolean).join(" · ");
     notes.replaceChildren(state.notes.length ? h("details", { open: state.notes.length < 4 }, h("summary", {}, state.notes.length === 1 ? "One remark" : `${state.notes.length} remarks`),
       h("ul", { class: "lines" }, state.notes.map((note) => h("li", {}, note)))) : "");
   }
@@ -95,16 +92,16 @@ export async function show(room, { parts }) {
     figures.replaceChildren(facts(
       ["Accuracy", perCent(named.market ?? null), own && drawn(own), named.uniform_dp !== undefined && !running && `no trade: ${perCent(named.uniform_dp)}`],
       ["Round", state.rounds ? `${state.round} of ${state.rounds}` : "–"],
-      ["Contracts signed", number(state.signed, 0), state.agreed !== null && `${state.agreed} of them sell noise`],
-      [`Paid, ${about.currency}`, number(state.paid), state.contracts_paid ? `${number(state.contracts_paid, 0)} contracts kept` : "when the job is settled"],
-      ["Broken", number(state.contracts_broken, 0), state.left_out ? `${state.left_out} owners left out` : ""]));
+      ["Contracts signed", number(state.signed, 0), state.agreed !== null && `sellers: ${number(state.agreed, 0)}`],
+      [`Paid, ${about.currency}`, number(state.paid), state.contracts_paid ? `contracts kept: ${number(state.contracts_paid, 0)}` : "when the job is settled"],
+      ["Broken", number(state.contracts_broken, 0), state.left_out ? `left out: ${number(state.left_out, 0)}` : ""]));
   }
 
   // What a negotiation alone came to.
   async function result() {
     let one = about;
     try { one = await get(runPath(run)); } catch { /* what was known stays */ }
-    figures.replaceChildren(facts(["Accuracy, by the surface", one.quality === null ? "–" : `≈ ${perCent(one.quality)}`], [`Agreed, ${about.currency}`, number(one.paid), "nothing is paid: a negotiation alone"], ["Owners", number(one.owners, 0)]));
+    figures.replaceChildren(facts(["Accuracy, predicted", one.quality === null ? "–" : `≈ ${perCent(one.quality)}`], [`Agreed, ${about.currency}`, number(one.paid), "nothing is paid: a negotiation alone"], ["Owners", number(one.owners, 0)]));
   }
 
   function negotiation(state, running) {
@@ -142,11 +139,22 @@ export async function show(room, { parts }) {
     room.append(body);
     const refresh = () => parts.refresh().catch((problem) => body.replaceChildren(problemBox(problem)));
     const timer = setInterval(() => { if (badge.textContent === "running" && !document.hidden) refresh(); }, OFTEN);
-    const quit = follow(run, {
-      state: (state) => { trouble.querySelector(".lost")?.remove(); badge.replaceChildren(tag(state.state)); act(state.state); refresh(); },
+    const quit = watch(refresh);
+    return () => { quit(); clearInterval(timer); parts.destroy(); };
+  }
+
+  // A run of another command, or a comparison that goes on; when its state changes, the page is shown anew.
+  function other() {
+    room.append(about.state === "running" ? empty("Still running", "This page changes by itself when the run ends.")
+      : empty("Nothing to show here", `${about.kind === "other" ? "Its results" : `The results of noisemarket ${about.kind}`} are in the folder itself.`));
+    return watch((state) => { if (state.state !== about.state) dispatchEvent(new Event("hashchange")); });
+  }
+
+  function watch(then) {
+    return follow(run, {
+      state: (state) => { trouble.querySelector(".lost")?.remove(); badge.replaceChildren(tag(state.state)); act(state.state); then(state); },
       lost: silent,
     });
-    return () => { quit(); clearInterval(timer); parts.destroy(); };
   }
 
   async function checkLedger() {
@@ -157,8 +165,8 @@ export async function show(room, { parts }) {
       ledger.replaceChildren(h("div", { class: "head", style: "margin:0" }, h("h2", { style: "margin:0" }, "Ledger"),
         h("span", { class: `tag ${found.sound ? "sound" : "broken"}` }, found.sound ? "verified: sound" : "not sound")),
         found.sound ? h("p", {}, `Every hash, signature and payment of its ${number(found.entries, 0)} entries was checked just now.${found.noted_head === found.head ? " Its head is the one that the run noted." : ""}`)
-          : h("p", {}, found.problem),
-        found.head && h("p", { class: "hash" }, found.head));
+          : h("p", {}, sentence(found.problem)),
+        ...(found.head ? [h("p", { class: "hash" }, found.head)] : []));
     } catch (problem) { ledger.replaceChildren(h("h2", {}, "Ledger"), h("p", {}, problem.message)); }
   }
 

@@ -5,7 +5,7 @@ import { drawn, empty, h, money, number, perCent, problemBox, say, table, tag, w
 
 const KINDS = { run: "whole market", negotiate: "negotiation", compare: "comparison", season: "season", reproduction: "reproduction", train: "training", calibrate: "calibration", audit: "audit", other: "other" };
 const link = (run) => h("a", { href: runPage(run.name), "data-focus": `#${run.name}` }, run.name);
-const what = (run) => run.kind === "compare" ? `${run.mechanisms.length || ""} mechanisms` : run.mechanism ?? "–";
+const what = (run) => run.kind === "compare" ? run.mechanisms.length ? `${run.mechanisms.length} mechanisms` : "–" : run.mechanism ?? "–";
 const accuracy = (run) => run.accuracy !== null ? [perCent(run.accuracy), h("small", {}, drawn(run))]
   : run.quality !== null && run.quality !== undefined ? [`≈ ${perCent(run.quality)}`, h("small", {}, "predicted")] : "–";
 
@@ -33,7 +33,7 @@ export async function show(room) {
 
   room.replaceChildren(
     h("div", { class: "head" }, h("div", { class: "grow" }, h("h1", {}, "Runs"),
-      h("p", { class: "lead" }, "Markets, negotiations and studies in the folder ", h("code", {}, about.folder), ", those that others started included.")),
+      h("p", { class: "lead" }, "What is in the folder ", h("code", {}, about.folder), ", started here or in a terminal.")),
       h("a", { class: "button", href: "#/new" }, "New run")),
     list);
 
@@ -76,7 +76,7 @@ export async function show(room) {
     const { sort: focused, focus } = document.activeElement?.dataset ?? {};
     if (!list.contains(tools)) list.replaceChildren(h("div", { class: "box" }, tools, results));
     results.replaceChildren(
-      some.length ? table({ caption: `${some.length} of ${runs.length} runs`, columns, rows: some, sort: view, onsort })
+      some.length ? table({ caption: `${some.length} of ${runs.length} runs`, columns, rows: some, sort: view, onsort, dense: true })
         : empty("Nothing matches", "No run fits what you look for. Change or clear the filters."));
     if (focused) list.querySelector(`[data-sort="${focused}"]`)?.focus();
     if (focus) [...list.querySelectorAll("[data-focus]")].find((one) => one.dataset.focus === focus)?.focus();

@@ -32,11 +32,13 @@ export function study(room, run, about) {
       { name: "Budget left", num: true, cell: (one) => perCent(one.left_median === null ? null : 100 * one.left_median, 0) },
       { name: "Least left", num: true, cell: (one) => perCent(one.left_least === null ? null : 100 * one.left_least, 0) },
     ] }), jobs.filter((one) => one.problem).map((one) => h("p", { class: "note" }, `Job ${one.job}: ${one.problem}`))));
+    const none = (key, words) => jobs.some((one) => one[key] > 0) ? undefined : words;
     draw([chart("Accuracy of the model", "test accuracy, %", line("accuracy", "accuracy", "--market")),
-      chart("Money paid to owners", about.currency, line("paid", "paid", "--clock")),
+      [...chart("Money paid to owners", about.currency, line("paid", "paid", "--clock")), none("paid", "No owner was paid in any job.")],
       [...chart("Privacy budget left", "per cent", line("median owner", "left_median", "--exact", 100), line("least", "left_least", "--none", 100)),
         jobs.some((one) => one.left_median !== null) ? undefined : "No owner has set a budget."],
-      chart("Owners", "owners", line("sell", "sellers", "--clock"), line("run dry", "dry", "--none"))]);
+      [...chart("Owners", "owners", line("sell", "sellers", "--clock"), line("run dry", "dry", "--none")),
+        none("sellers", none("dry", "No owner sold noise in any job, and none has run dry."))]]);
   }
 
   function reproduction(claims, curves) {
@@ -44,7 +46,8 @@ export function study(room, run, about) {
       { name: "Claim", header: true, wide: true, cell: (one) => one.claim },
       { name: "Scenario", cell: (one) => one.scenario },
       { name: "Seen?", cell: (one) => h("strong", {}, one.seen) },
-      { name: "Numbers", wide: true, cell: (one) => one.numbers }] })));
+      { name: "Numbers", wide: true, cell: (one) => one.numbers }] }),
+    h("p", { class: "note" }, "Scenario paper: the game as printed; market: as the paper's workflow means it.")));
     draw(curves.map((one) => [new Chart({ title: one.title, why: "Means over the seeds, with their confidence intervals.", x: "iteration", y: one.y }),
       one.curves.map((curve, i) => ({ label: curve.label, colour: WHEEL[i % WHEEL.length], dash: i > 0, x: curve.iteration, y: curve.mean, low: curve.low, high: curve.high, draws: 2 }))]));
   }
@@ -54,9 +57,9 @@ export function study(room, run, about) {
     if (JSON.stringify(found) === shown) return;
     shown = JSON.stringify(found);
     room.replaceChildren();
-    if (found.claims) reproduction(found.claims, found.curves);
-    else if (found.jobs.length) season(found.jobs);
-    else room.append(empty("No job is finished yet", "The first one shows up here by itself."));
+    if (found.claims?.length) reproduction(found.claims, found.curves);
+    else if (found.jobs?.length) season(found.jobs);
+    else room.append(empty("Nothing is finished yet", "What is shows up here by itself."));
   }
 
   return { refresh, destroy: () => charts.forEach((one) => one.destroy()) };

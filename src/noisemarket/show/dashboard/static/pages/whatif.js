@@ -1,6 +1,6 @@
 // What if: drag a slider, and the clock, the equilibrium and the frontier answer.
 
-import { get, post, runPage } from "/static/api.js";
+import { get, post, runPage, runPath } from "/static/api.js";
 import { Chart } from "/static/charts.js";
 import { h, loading, money, number, perCent, problemBox, say, short } from "/static/dom.js";
 
@@ -61,7 +61,7 @@ export async function show(room) {
     if (!drawn) {
       result.hidden = false;
       result.replaceChildren(h("h2", {}, "Predicted result"), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "What it would come to" }, h("table", { id: "answers" },
-        h("caption", {}, "100 owners of the preset market; accuracy as the loss surface predicts it, gains over no trade"),
+        h("caption", {}, `${found.equilibrium.cost.length} owners of the preset market; accuracy as the loss surface predicts it, gains over no trade`),
         h("thead", {}, h("tr", {}, ["By", "Sellers", `Paid, ${found.currency}`, "Accuracy", "Owners gain", "Curator gains"].map((name, i) => h("th", { scope: "col", class: i ? "num" : "" }, name)))), body)));
       out.replaceChildren(
         h("section", { class: "box" }, frontier.node),
@@ -90,8 +90,9 @@ export async function show(room) {
     train.disabled = true;
     train.textContent = "Starting …";
     try {
-      const started = await post("runs", { preset: "market", settings: changed(), draws: 1 });
-      location.hash = runPage(started.name);
+      let started = await post("runs", { preset: "market", settings: changed(), draws: 1 });
+      while (!started.begun && room.isConnected) started = await get(`${runPath(started.name)}/begun`);
+      if (room.isConnected) location.hash = runPage(started.name);
     } catch (problem) {
       trouble.replaceChildren(problemBox(problem));
       train.disabled = false;
