@@ -65,7 +65,7 @@ def main() -> None:
         name, plan = "campaign", Plan(MECHANISMS, BUDGETS, seeds)
         document = measured(Scenario.from_preset("market"), plan, name, given.workers)
     stored = given.out or RESULTS / f"{name}.json"
-    stored.write_text(compact({"command": command, **document}), encoding="utf-8")
+    stored.write_text(compact({**document, "command": command}), encoding="utf-8")
     print(f"Stored: {stored}")
 
 

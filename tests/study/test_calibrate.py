@@ -313,9 +313,9 @@ def test_after_a_failure_only_the_rest_is_measured(
     assert len(asked) == len({one.key for one in asked}) == 8, "each once"
     assert len(read_points(tmp_path / "r")) == 8
     text = tomllib.loads((tmp_path / "r" / "paper-measured.toml").read_text())
-    assert text["provenance"]["command"].endswith(
-        "--sigmas 0,0.1,0.3,0.6 --betas 1,10 --mixed none"
-    )
+    command = text["provenance"]["command"]
+    assert command.startswith("noisemarket calibrate ")
+    assert command.endswith(" --out r"), "as it was typed"
 
 
 @pytest.mark.parametrize(

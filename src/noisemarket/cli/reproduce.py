@@ -54,7 +54,6 @@ def reproduce(
     from noisemarket.show.style import name_of
     from noisemarket.study.reproduce import Study, own_game, presets
 
-    words = ["--seeds", str(seeds)]
     if file or preset:
         scenario = own_game(with_surface(load(file, preset, settings, seed), workers))
         games = {Path(file).stem if file else scenario.preset: scenario}
@@ -81,8 +80,7 @@ def reproduce(
         if len(trials) + len(adaptations) < study.runs // seeds:
             folder.status("incomplete")
             raise Interrupted(f"stopped; {folder.path} holds no result (status: incomplete).")
-        command = command_line(context, *words)
-        verdicts = write_reproduction(folder, trials, adaptations, command)
+        verdicts = write_reproduction(folder, trials, adaptations, command_line(context))
         folder.status("complete")
     table = Table("claim", *games, title="The paper's claims", title_justify="left")
     for claim in dict.fromkeys(verdict.claim for verdict in verdicts):

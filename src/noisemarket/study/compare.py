@@ -47,11 +47,12 @@ Parts = Mapping[str, Mechanism]
 
 @dataclass(frozen=True)
 class Plan:
-    """What to compare: mechanisms, budgets (None: no limit) and seeds."""
+    """What to compare: mechanisms, budgets (None: no limit) and seeds; and the command for it."""
 
     mechanisms: tuple[str, ...]
     budgets: tuple[float | None, ...]
     seeds: tuple[int, ...]
+    command: str = ""
 
 
 @contextmanager
@@ -336,9 +337,10 @@ def plan_of(
     parts: Parts,
     seeds: int | Sequence[int] = SEEDS,
     budgets: Sequence[float | None] | None = None,
+    command: str = "",
 ) -> Plan:
     """The plan for these mechanisms; arguments are as in ``compare``."""
-    return Plan(tuple(parts), _budgets(scenario, budgets), _seeds(scenario, seeds))
+    return Plan(tuple(parts), _budgets(scenario, budgets), _seeds(scenario, seeds), command)
 
 
 def _budgets(scenario: Scenario, given: Sequence[float | None] | None) -> tuple[float | None, ...]:
@@ -348,9 +350,9 @@ def _budgets(scenario: Scenario, given: Sequence[float | None] | None) -> tuple[
     out = tuple(None if one is None else float(one) for one in given)
     for one in out:
         if one is not None and not (isfinite(one) and one >= 0.0):
-            raise BadInput("budgets", one, "give amounts of money, or None for no limit.")
+            raise BadInput("budgets", one, "give amounts of money, or none for no limit.")
     if not out or len(set(out)) < len(out):
-        raise BadInput("budgets", given, "give at least one, and each once.")
+        raise BadInput("budgets", given, "give at least one, and name each budget once.")
     return out
 
 
