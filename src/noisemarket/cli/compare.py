@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +12,6 @@ from typer import Option
 from noisemarket.cli import options as opt
 from noisemarket.cli.common import (
     TRAINING_DROPPED,
-    Stop,
     command_line,
     load,
     new_folder,
@@ -29,10 +28,10 @@ from noisemarket.cli.estimate import announce
 from noisemarket.errors import BadInput, Interrupted
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from noisemarket.market.negotiation import Negotiation
     from noisemarket.scenario import Scenario
-    from noisemarket.study.compare import Comparison, Plan
-    from noisemarket.study.trainings import TrainingFile
 
 PLAN = "plan.json"
 
@@ -73,7 +72,7 @@ def compare(
     from noisemarket.market.run_folder import RunFolder
     from noisemarket.scenario import load_scenario
     from noisemarket.show import comparison_report as report
-    from noisemarket.study.compare import SEEDS, Plan, check, parts_of, plan_of
+    from noisemarket.study.compare import SEEDS, Plan, check, compared, parts_of, plan_of
     from noisemarket.study.results import AVERAGED, comparison_document
     from noisemarket.study.trainings import TRAININGS, TrainingFile
 
@@ -104,14 +103,14 @@ def compare(
     effort = Effort()
     with folder, TrainingFile(folder.path / TRAININGS) as trainings:
         folder.write_json(PLAN, vars(plan))
-        with stoppable(TRAINING_DROPPED) as stop:
-            try:
-                comparison = _trained(trainings, scenario, plan, workers, stop)
-                rows = comparison.rows()
-            except Interrupted as problem:
-                folder.status("incomplete", problem=str(problem))
-                words = "stopped; what was trained is kept: continue with --resume "
-                raise Interrupted(f"{words}{folder.path}.") from None
+        try:
+            with stoppable(TRAINING_DROPPED) as stop, progress("trainings") as bar:
+                watch = _watch(bar, scenario, workers)
+                rows = compared(scenario, plan, trainings, workers=workers, stop=stop, watch=watch)
+        except Interrupted as problem:
+            folder.status("incomplete", problem=str(problem))
+            words = "stopped; what was trained is kept: continue with --resume "
+            raise Interrupted(f"{words}{folder.path}.") from None
         columns = ("mechanism", "budget", "seed", *AVERAGED)
         cells = ([getattr(row, name) for name in columns] for row in rows)
         folder.write_text("comparison.csv", csv_text(columns, cells))
@@ -128,7 +127,7 @@ def compare(
             **vars(plan),
             **comparison_document(rows),
             **spent,
-            "training_cpu_seconds": round(comparison.training_cpu_seconds, 1),
+            "training_cpu_seconds": round(trainings.cpu_seconds, 1),
         }
         folder.write_json("comparison.json", document)
         figures = report.draw_trained(folder.path / "figures", rows, document["currency"])
@@ -198,26 +197,17 @@ def _budget(word: str) -> float | None:
         raise BadInput("--budgets", word.strip(), remedy) from None
 
 
-def _trained(
-    file: TrainingFile, scenario: Scenario, plan: Plan, workers: int | None, stop: Stop
-) -> Comparison:
-    from noisemarket.study.compare import Comparison
+def _watch(bar: Progress, scenario: Scenario, workers: int | None) -> Callable[[int, int], None]:
+    """Shows how many trainings are done, once all mechanisms have decided."""
+    line, begun = bar.add_task("deciding", total=None), False
 
-    comparison = Comparison(scenario, plan, file)
-    with progress("trainings") as bar:
-        line = bar.add_task("deciding", total=None)
-        comparison.decide(workers, stop)
-        bar.update(line, description="training")
-        begun = False
+    def watch(done: int, total: int) -> None:
+        nonlocal begun
+        if not begun:
+            announce(scenario, total - done, workers)
+            begun = True
+        bar.update(line, completed=done, total=total, description="training")
+        if done:
+            step_done(bar, f"trained {done} of {total}")
 
-        def watch(done: int, total: int) -> None:
-            nonlocal begun
-            if not begun:
-                announce(scenario, total - done, workers)
-                begun = True
-            bar.update(line, completed=done, total=total)
-            if done:
-                step_done(bar, f"trained {done} of {total}")
-
-        comparison.train(workers=workers, stop=stop, watch=watch)
-    return comparison
+    return watch
