@@ -101,28 +101,27 @@ def only_with(ability: str, option: str, value: str, scenario: Scenario) -> None
 
 def new_folder(
     scenario: Scenario,
-    stem: str,
+    kind: str,
     out: str | None,
     overwrite: bool,
     *inputs: str | None,
+    stem: str = "",
     **facts: object,
 ) -> RunFolder:
     """A new run folder with the scenario, and its files of owners and surface, to repeat it.
 
-    Its name ends in ``stem``, unless ``out`` names it. ``inputs`` are files that the run reads,
-    ``facts`` what each of its statuses says.
+    ``out`` names it, else its name ends in ``stem`` or the ``kind`` of run. ``inputs`` are files
+    that the run reads, ``facts`` what each of its statuses says beside the kind.
     """
     from noisemarket.market.run_folder import RunFolder
     from noisemarket.scenario import dump_scenario
 
     owners, surface = scenario.population.file, scenario.game.surface
     read = [file for file in (owners, surface, *inputs) if file]
-    stem = f"{scenario.preset}-{stem}"
-    folder = RunFolder.create(out, stem, overwrite=overwrite, inputs=read)
+    stem = f"{scenario.preset}-{stem or kind}"
+    folder = RunFolder.create(out, stem, overwrite=overwrite, inputs=read, kind=kind, **facts)
     with ExitStack() as if_it_fails:
         if_it_fails.push(folder)
-        if facts:
-            folder.note(**facts)
         if owners:
             folder.copy(owners, OWNERS, private=True)  # it holds the owners' costs
             population = scenario.population.model_copy(update={"file": OWNERS})

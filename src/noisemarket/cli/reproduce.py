@@ -54,13 +54,14 @@ def reproduce(
     from noisemarket.show.style import name_of
     from noisemarket.study.reproduce import Study, own_game, presets
 
+    kind = "reproduction"
     if file or preset:
         scenario = own_game(with_surface(load(file, preset, settings, seed), workers))
         games = {Path(file).stem if file else scenario.preset: scenario}
-        opened = new_folder(scenario, "reproduction", out, overwrite, file)
+        opened = new_folder(scenario, kind, out, overwrite, file)
     else:
         games = presets([*(settings or ()), *([] if seed is None else [f"seed={seed}"])])
-        opened = RunFolder.create(out, "reproduction", overwrite=overwrite)
+        opened = RunFolder.create(out, kind, overwrite=overwrite, kind=kind)
     with opened as folder:
         with stoppable() as stop, progress("runs") as bar:
             line, played = bar.add_task("reproducing"), 0

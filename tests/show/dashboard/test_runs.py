@@ -45,7 +45,7 @@ def test_an_audit_is_listed_as_one(tmp_path: Path) -> None:
     folder = tmp_path / "leaks"
     folder.mkdir()
     (folder / "scenario.toml").write_text('preset = "market"')
-    (folder / "status.json").write_text('{"state": "complete", "passed": true}')
+    (folder / "status.json").write_text('{"state": "complete", "kind": "audit", "passed": true}')
     (one,) = RunStore(tmp_path).listing()
     assert one["kind"] == "audit"
 
