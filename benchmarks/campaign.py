@@ -13,12 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from noisemarket.machine import Effort
 from noisemarket.scenario import Scenario
-from noisemarket.study.compare import Comparison, Plan
+from noisemarket.study.compare import Plan, compared
 from noisemarket.study.job_surface import with_surface
 from noisemarket.study.results import comparison_document
 from noisemarket.study.trainings import TrainingFile
@@ -65,7 +66,7 @@ def main() -> None:
         name, plan = "campaign", Plan(MECHANISMS, BUDGETS, seeds)
         document = measured(Scenario.from_preset("market"), plan, name, given.workers)
     stored = given.out or RESULTS / f"{name}.json"
-    stored.write_text(compact({"command": command, **document}), encoding="utf-8")
+    stored.write_text(compact({**document, "command": command}), encoding="utf-8")
     print(f"Stored: {stored}")
 
 
@@ -81,9 +82,8 @@ def measured(scenario: Scenario, plan: Plan, name: str, workers: int | None) -> 
     effort, file = Effort(), TrainingFile(training_file(name))
     resumed, ready = bool(file.results), with_surface(scenario, workers=workers)
     print(ready.remark, flush=True)
-    comparison = Comparison(ready.scenario, plan, file)
-    comparison.decide()
-    comparison.train(workers=workers, watch=lambda done, of: print(done, of, flush=True))
+    watch = partial(print, flush=True)
+    rows = compared(ready.scenario, plan, file, workers=workers, watch=watch)
     spent = effort.as_dict()
     for part in ("seconds", "cpu_seconds") if resumed else ():  # those of the last part alone
         del spent[part]
@@ -91,9 +91,9 @@ def measured(scenario: Scenario, plan: Plan, name: str, workers: int | None) -> 
         "owners": scenario.population.owners,
         "rounds": scenario.training.rounds,
         **vars(plan),
-        **comparison_document(comparison.rows()),
+        **comparison_document(rows),
         **spent,
-        "training_cpu_seconds": round(comparison.training_cpu_seconds, 1),
+        "training_cpu_seconds": round(file.cpu_seconds, 1),
     }
 
 

@@ -395,7 +395,7 @@ def test_reproduce_on_a_scenario_of_one_s_own(tmp_path: Path) -> None:
     assert (played.seed, played.game.quality_value, played.changes) == (7, 0.3, ())
     page = (tmp_path / "r" / "reproduction.md").read_text()
     assert "The paper's claims on a scenario: mine" in page
-    assert "`noisemarket reproduce mine.toml --set iterations=600 --seeds 2`" in page
+    assert "`noisemarket reproduce mine.toml --seeds 2 --set iterations=600 --out r`" in page
     assert "as printed (`paper`)" not in page
     rows = rows_of(tmp_path / "r" / "convergence-saving.csv")
     assert {row["scenario"] for row in rows} == {"mine"}

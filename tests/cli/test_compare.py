@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import shlex
 import shutil
 import signal
 import subprocess
@@ -12,15 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from tests.commands import PATIENCE, call_here, command, has_lines, wait_until
 from tests.market.common import write_images
 
-from noisemarket.cli.app import app
-from noisemarket.cli.common import command_line
-from noisemarket.cli.compare import _words
 from noisemarket.show.comparison_report import trained_table
-from noisemarket.study.compare import Plan
 
 pytestmark = pytest.mark.process
 
@@ -119,19 +113,6 @@ def test_one_seed_is_no_plural(done: Done) -> None:
     ]
     assert [str(title).rpartition("means of ")[2] for title in titles] == [
         "1 seed; money in EUR", "3 seeds; money in EUR",
-    ]  # fmt: skip
-
-
-def test_the_command_is_told_as_a_shell_takes_it() -> None:
-    context = typer.Context(
-        typer.main.get_command(app).commands["compare"], info_name="compare"  # type: ignore[attr-defined]
-    )  # fmt: skip
-    given = ["my file.toml", "--set", "owners=4", "--seed", "3"]
-    context.command.parse_args(context, list(given))
-    plan = Plan(("clock", "mine $(x)"), (20.0, None), (3, 4))
-    assert shlex.split(command_line(context, *_words(plan))) == [
-        "noisemarket", "compare", *given,
-        "--mechanisms", "clock,mine $(x)", "--seeds", "2", "--budgets", "20,none",
     ]  # fmt: skip
 
 

@@ -300,7 +300,8 @@ def test_what_cannot_be_resumed(
         (tmp_path / name).mkdir()
         (tmp_path / name / "scenario.toml").write_text(scenario)
         (tmp_path / name / "owners.csv").write_text(owners)
-        (tmp_path / name / "status.json").write_text("{}")
+        kind = "compare" if name == "other" else "run"
+        (tmp_path / name / "status.json").write_text(json.dumps({"kind": kind}))
         if more != "curator":
             (tmp_path / name / more).write_text("{")
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}

@@ -34,12 +34,10 @@ from noisemarket.scenario.surface_file import fingerprint, read_surface
 from noisemarket.study import trainings
 from noisemarket.study.calibrate import Grid, Point, points_of, simulated, tasks_of
 from noisemarket.study.trainings import (
-    Orders,
     TrainingFile,
     TrainingResult,
     TrainingTask,
     TrainingWork,
-    data_of,
 )
 
 pytestmark = pytest.mark.training
@@ -161,10 +159,10 @@ def test_every_owner_gets_the_point(images: Path) -> None:
         "market", owners=3, data=str(images), beta={"distribution": "uniform", "low": 1, "high": 9},
         noise="secure", rho_cap=1e-9,
     )  # fmt: skip
-    orders = Orders(simulated(scenario), data_of(scenario))
+    work = TrainingWork(simulated(scenario))
     grid = Grid((0.2,), (0.1, 10.0))
     tasks = tasks_of(scenario.model_copy(update={"seed": 5}), grid)
-    by_beta = {setting.beta: orders.under(task) for setting, task in tasks.items()}
+    by_beta = {setting.beta: work.order(task) for setting, task in tasks.items()}
     made, other = by_beta[0.1], by_beta[10.0]
     assert made.job.sigma.tolist() == [0.2] * 3
     assert (made.job.seed, made.job.noise) == (5, "simulated")
@@ -315,9 +313,9 @@ def test_after_a_failure_only_the_rest_is_measured(
     assert len(asked) == len({one.key for one in asked}) == 8, "each once"
     assert len(read_points(tmp_path / "r")) == 8
     text = tomllib.loads((tmp_path / "r" / "paper-measured.toml").read_text())
-    assert text["provenance"]["command"].endswith(
-        "--sigmas 0,0.1,0.3,0.6 --betas 1,10 --mixed none"
-    )
+    command = text["provenance"]["command"]
+    assert command.startswith("noisemarket calibrate ")
+    assert command.endswith(" --out r"), "as it was typed"
 
 
 @pytest.mark.parametrize(

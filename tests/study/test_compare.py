@@ -12,9 +12,9 @@ from noisemarket.errors import BadInput
 from noisemarket.market.negotiation import negotiate
 from noisemarket.market.training import train
 from noisemarket.scenario import Scenario
-from noisemarket.study.compare import Comparison, Plan
+from noisemarket.study.compare import Plan, compared
 from noisemarket.study.results import Row, means, paired_differences, same_contracts
-from noisemarket.study.trainings import TrainingFile, TrainingResult, TrainingTask, TrainingWork
+from noisemarket.study.trainings import TrainingFile, TrainingResult, TrainingWork
 
 pytestmark = pytest.mark.training
 
@@ -33,10 +33,11 @@ def scenario(tmp_path_factory: pytest.TempPathFactory) -> Scenario:
 class HereFile(TrainingFile):
     """Trains in this process."""
 
-    trained_now = 0
+    trained_now = asked = 0
 
     def train(self, scenario: Scenario, tasks: object, **options: object) -> None:  # type: ignore[override]
         work = TrainingWork(scenario)
+        self.asked = len(tasks)  # type: ignore[arg-type]
         for task in tasks:  # type: ignore[attr-defined]
             if task.key not in self.results:
                 self.add(work(task, lambda note: None))
@@ -49,16 +50,11 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def done(scenario: Scenario, path: Path) -> Comparison:
-    comparison = Comparison(scenario, PLAN, HereFile(path))
-    comparison.decide(threads=1)
-    comparison.train()
-    return comparison
-
-
-@pytest.fixture(scope="module")
-def rows(done: Comparison) -> list[Row]:
-    return done.rows()
+def rows(scenario: Scenario, path: Path) -> list[Row]:
+    with HereFile(path) as file:
+        found = compared(scenario, PLAN, file, workers=1)
+        assert file.trained_now == file.asked == len(file.results) < len(found), "each noise once"
+        return found
 
 
 def test_every_case_has_a_row_and_no_trade_is_among_them(rows: list[Row]) -> None:
@@ -69,15 +65,11 @@ def test_every_case_has_a_row_and_no_trade_is_among_them(rows: list[Row]) -> Non
     assert set(cases) == wanted
 
 
-def test_what_repeats_is_trained_once(done: Comparison, rows: list[Row], path: Path) -> None:
-    assert done.file.trained_now == len({one.key for one in done.tasks()}) < len(rows)  # type: ignore[attr-defined]
-    done.file.close()
+def test_another_call_trains_nothing(scenario: Scenario, rows: list[Row], path: Path) -> None:
     with HereFile(path) as file:
-        again = Comparison(done.scenario, PLAN, file)
-        again.decide(threads=1)
-        again.train()
+        again = compared(scenario, PLAN, file, workers=1)
         assert file.trained_now == 0
-        assert [row.accuracy for row in again.rows()] == [row.accuracy for row in rows]
+    assert [row.accuracy for row in again] == [row.accuracy for row in rows]
 
 
 def test_a_row_is_what_negotiation_and_training_come_to(
@@ -163,12 +155,3 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
         TrainingFile(path)
     with TrainingFile(path):
         pass
-
-
-def test_equal_noise_is_one_training_per_seed(scenario: Scenario, tmp_path: Path) -> None:
-    noise = np.array([0.1, 0.6])
-    some = [TrainingTask(2, noise), TrainingTask(1, noise), TrainingTask(2, noise.copy())]
-    with TrainingFile(tmp_path / "t.jsonl") as file:
-        comparison = Comparison(scenario, PLAN, file)
-        comparison._decisions = some  # type: ignore[assignment]
-        assert [one.seed for one in comparison.tasks()] == [1, 2]

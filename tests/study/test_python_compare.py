@@ -104,7 +104,7 @@ class TestDecisions:
         ({"mechanisms": ["clock", "clock"]}, "clock is there twice"),
         ({"mechanisms": [Gifts(1), Gifts(2)]}, "Gifts is there twice"),
         ({"budgets": []}, "budgets"),
-        ({"budgets": [10, 10.0]}, "each once"),
+        ({"budgets": [10, 10.0]}, "each budget once"),
         ({"budgets": [-1]}, "budgets is -1"),
         ({"budgets": [float("nan")]}, "budgets is nan"),
         ({"seeds": 0}, "seeds is 0"),

@@ -10,7 +10,8 @@ import sys
 import warnings
 
 OPTIONS = {"setting": "--set"} | {
-    name: f"--{name}" for name in ("out", "resume", "mixed", "port", "records", "seeds")
+    name: f"--{name}"
+    for name in ("budgets", "mechanisms", "mixed", "out", "port", "records", "resume", "seeds")
 }
 """The options by the arguments that they set: messages of the library name arguments."""
 
@@ -42,7 +43,8 @@ def main(arguments: list[str] | None = None) -> None:
     # Older typer builds on click, newer carries its own: this is UsageError in both.
     usage_error: type[Exception] = typer.BadParameter.__mro__[1]
     try:
-        code = app(args=arguments, standalone_mode=False)
+        typed = sys.argv[1:] if arguments is None else arguments
+        code = app(args=typed, standalone_mode=False, obj=typed)
         sys.stdout.flush()
     except usage_error as problem:
         said = getattr(problem, "format_message", problem.__str__)()

@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
-from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,6 +20,7 @@ from noisemarket.cli.common import (
     paths,
     progress,
     resumed,
+    saved_plan,
     show,
     step_done,
     stoppable,
@@ -83,15 +82,15 @@ def calibrate(
             given[option] = read(f"--{option}", text)
     if resume is None:
         scenario = study.simulated(load(file, preset, settings, seed))
-        said = {"sigmas": sigmas, "betas": betas, "mixed": mixed, "seeds": seeds, "name": name}
-        more = [(f"--{key}", str(value)) for key, value in said.items() if value is not None]
-        command = command_line(context, *chain(*more))
-        plan = _plan(study.usual_plan(scenario, command), given, name)
+        plan = _plan(study.usual_plan(scenario, command_line(context)), given, name)
         study.try_out(scenario, plan.grid)
         folder = new_folder(scenario, "calibrate", out, overwrite, file)
     else:
         path = resumed(context, resume, "a calibration", ("scenario.toml", PLAN), "--workers")
-        scenario, plan = load_scenario(path / "scenario.toml"), _saved_plan(path)
+        scenario, plan = (
+            load_scenario(path / "scenario.toml"),
+            saved_plan(path, PLAN, study.CalibrationPlan),
+        )
         if fingerprint(scenario, plan.data) != plan.fingerprint:
             remedy = "has a scenario.toml that changed after its first points: start a new folder."
             raise BadInput("--resume", resume, remedy)
@@ -132,18 +131,6 @@ def calibrate(
         shown.append(f"Surface: {path} (use it with --set surface={path})")
     table = calibration_table(result)
     show(as_json, summary, *([table] if table.row_count else []), *shown, *paths(folder, figures))
-
-
-def _saved_plan(folder: Path) -> CalibrationPlan:
-    from pydantic import TypeAdapter
-
-    from noisemarket.study.calibrate import CalibrationPlan
-
-    try:
-        return TypeAdapter(CalibrationPlan).validate_json((folder / PLAN).read_bytes())
-    except (OSError, ValueError):
-        remedy = f"has a {PLAN} that cannot be read."
-        raise BadInput("--resume", str(folder), remedy) from None
 
 
 def _numbers(option: str, text: str) -> tuple[float, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
@@ -34,6 +34,7 @@ _WITHOUT = {
 }
 """What a mechanism does that lacks an ability: in a message."""
 
+Plan = TypeVar("Plan")
 Stop = Callable[[], bool]
 """Says, from the first Ctrl-C (or SIGTERM) on: finish what is running and keep it."""
 
@@ -104,28 +105,27 @@ def only_with(ability: str, option: str, value: str, scenario: Scenario) -> None
 
 def new_folder(
     scenario: Scenario,
-    stem: str,
+    kind: str,
     out: str | None,
     overwrite: bool,
     *inputs: str | None,
+    stem: str = "",
     **facts: object,
 ) -> RunFolder:
     """A new run folder with the scenario, and its files of owners and surface, to repeat it.
 
-    Its name ends in ``stem``, unless ``out`` names it. ``inputs`` are files that the run reads,
-    ``facts`` what each of its statuses says.
+    ``out`` names it, else its name ends in ``stem`` or the ``kind`` of run. ``inputs`` are files
+    that the run reads, ``facts`` what each of its statuses says beside the kind.
     """
     from noisemarket.market.run_folder import RunFolder
     from noisemarket.scenario import dump_scenario
 
     owners, surface = scenario.population.file, scenario.game.surface
     read = [file for file in (owners, surface, *inputs) if file]
-    stem = f"{scenario.preset}-{stem}"
-    folder = RunFolder.create(out, stem, overwrite=overwrite, inputs=read)
+    stem = f"{scenario.preset}-{stem or kind}"
+    folder = RunFolder.create(out, stem, overwrite=overwrite, inputs=read, kind=kind, **facts)
     with ExitStack() as if_it_fails:
         if_it_fails.push(folder)
-        if facts:
-            folder.note(**facts)
         if owners:
             folder.copy(owners, OWNERS, private=True)  # it holds the owners' costs
             population = scenario.population.model_copy(update={"file": OWNERS})
@@ -157,15 +157,19 @@ def resumed(
     return path
 
 
-def command_line(context: typer.Context, *more: str) -> str:
-    """The command that repeats a run of this scenario, with more words."""
-    given = context.params
-    words = ["noisemarket", str(context.info_name), *([given["file"]] if given["file"] else [])]
-    words += ["--preset", given["preset"]] if given["preset"] else []
-    for setting in given["settings"] or ():
-        words += ["--set", setting]
-    words += ["--seed", str(given["seed"])] if given["seed"] is not None else []
-    return shlex.join([*words, *more])
+def command_line(context: typer.Context) -> str:
+    """The command as it was typed."""
+    return shlex.join(["noisemarket", *context.obj])
+
+
+def saved_plan(folder: Path, name: str, kind: type[Plan]) -> Plan:
+    """The plan of a run that is resumed, from a JSON file in its folder."""
+    from pydantic import TypeAdapter
+
+    try:
+        return TypeAdapter(kind).validate_json((folder / name).read_bytes())
+    except (OSError, ValueError):
+        raise BadInput("--resume", str(folder / name), "cannot be read.") from None
 
 
 def writable_file(option: str, file: str | None) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,13 +12,13 @@ from typer import Option
 from noisemarket.cli import options as opt
 from noisemarket.cli.common import (
     TRAINING_DROPPED,
-    Stop,
     command_line,
     load,
     new_folder,
     paths,
     progress,
     resumed,
+    saved_plan,
     show,
     step_done,
     stoppable,
@@ -30,10 +28,10 @@ from noisemarket.cli.estimate import announce
 from noisemarket.errors import BadInput, Interrupted
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from noisemarket.market.negotiation import Negotiation
     from noisemarket.scenario import Scenario
-    from noisemarket.study.compare import Comparison, Plan
-    from noisemarket.study.trainings import TrainingFile
 
 PLAN = "plan.json"
 
@@ -74,10 +72,11 @@ def compare(
     from noisemarket.market.run_folder import RunFolder
     from noisemarket.scenario import load_scenario
     from noisemarket.show import comparison_report as report
+    from noisemarket.study.compare import SEEDS, Plan, check, compared, parts_of, plan_of
     from noisemarket.study.results import AVERAGED, comparison_document
     from noisemarket.study.trainings import TRAININGS, TrainingFile
 
-    named = _names(mechanisms)
+    named = None if mechanisms is None else [one.strip() for one in mechanisms.split(",")]
     if game_only:
         trained = {"seeds": seeds, "budgets": budgets, "resume": resume, "workers": workers}
         for name, value in trained.items():
@@ -90,26 +89,28 @@ def compare(
     if resume is not None:
         files = ("scenario.toml", "status.json", PLAN)
         path = resumed(context, resume, "the folder of a comparison", files, "--workers")
-        plan, command = _saved_plan(path)
+        plan = saved_plan(path, PLAN, Plan)
         scenario = load_scenario(path / "scenario.toml")
         folder = RunFolder.reopen(path)
     else:
         scenario = load(file, preset, settings, seed)
-        plan = _plan(scenario, named, seeds, budgets)
+        parts = parts_of(named)
+        amounts = None if budgets is None else [_budget(word) for word in budgets.split(",")]
+        plan = plan_of(scenario, parts, seeds or SEEDS, amounts, command_line(context))
+        check(scenario, parts)
         scenario = with_surface(scenario, workers)
-        command = command_line(context, *_words(plan))
         folder = new_folder(scenario, "compare", out, overwrite, file)
     effort = Effort()
     with folder, TrainingFile(folder.path / TRAININGS) as trainings:
-        folder.write_json(PLAN, {**vars(plan), "command": command})
-        with stoppable(TRAINING_DROPPED) as stop:
-            try:
-                comparison = _trained(trainings, scenario, plan, workers, stop)
-                rows = comparison.rows()
-            except Interrupted as problem:
-                folder.status("incomplete", problem=str(problem))
-                words = "stopped; what was trained is kept: continue with --resume "
-                raise Interrupted(f"{words}{folder.path}.") from None
+        folder.write_json(PLAN, vars(plan))
+        try:
+            with stoppable(TRAINING_DROPPED) as stop, progress("trainings") as bar:
+                watch = _watch(bar, scenario, workers)
+                rows = compared(scenario, plan, trainings, workers=workers, stop=stop, watch=watch)
+        except Interrupted as problem:
+            folder.status("incomplete", problem=str(problem))
+            words = "stopped; what was trained is kept: continue with --resume "
+            raise Interrupted(f"{words}{folder.path}.") from None
         columns = ("mechanism", "budget", "seed", *AVERAGED)
         cells = ([getattr(row, name) for name in columns] for row in rows)
         folder.write_text("comparison.csv", csv_text(columns, cells))
@@ -125,9 +126,8 @@ def compare(
             "currency": scenario.market.currency,
             **vars(plan),
             **comparison_document(rows),
-            "command": command,
             **spent,
-            "training_cpu_seconds": round(comparison.training_cpu_seconds, 1),
+            "training_cpu_seconds": round(trainings.cpu_seconds, 1),
         }
         folder.write_json("comparison.json", document)
         figures = report.draw_trained(folder.path / "figures", rows, document["currency"])
@@ -139,7 +139,7 @@ def compare(
 
 
 def _game_only(
-    scenario: Scenario, named: Sequence[str], out: str | None, overwrite: bool,
+    scenario: Scenario, named: Sequence[str] | None, out: str | None, overwrite: bool,
     file: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Compare what is agreed on one population, without training."""
@@ -152,7 +152,7 @@ def _game_only(
     from noisemarket.show.style import name_of
     from noisemarket.study.compare import check, parts_of
 
-    names = named or list(MECHANISMS)
+    names = list(named or MECHANISMS)
     check(scenario, parts_of(names), trained=False)
     scenario = with_surface(scenario, None)
     environment = with_caps(scenario)
@@ -189,81 +189,25 @@ def _game_only(
     show(as_json, document, report.game_table(rows, currency), *paths(folder, figures))
 
 
-def _names(given: str | None) -> list[str]:
-    """The mechanisms that are named; none if the option is not given."""
-    names = [name.strip() for name in given.split(",")] if given else []
-    if len(set(names)) != len(names):
-        raise BadInput("--mechanisms", given, "name each mechanism once.")
-    return names
-
-
-def _plan(scenario: Scenario, named: Sequence[str], seeds: int | None, budgets: str | None) -> Plan:
-    """The plan of the options, once it is known that it can be carried out."""
-    from noisemarket.study.compare import SEEDS, check, parts_of, plan_of
-
-    amounts = None if budgets is None else [_budget(word) for word in budgets.split(",")]
-    if amounts and len(set(amounts)) < len(amounts):
-        raise BadInput("--budgets", budgets, "name each budget once.")
-    parts = parts_of(named or None)
-    plan = plan_of(scenario, parts, seeds or SEEDS, amounts)
-    check(scenario, parts)
-    return plan
-
-
 def _budget(word: str) -> float | None:
-    if word.strip() == "none":
-        return None
     try:
-        value = float(word)
+        return None if word.strip() == "none" else float(word)
     except ValueError:
-        value = -1.0
-    if not 0.0 <= value < float("inf"):
         remedy = "give amounts of money separated by commas, or none for no limit."
-        raise BadInput("--budgets", word.strip(), remedy)
-    return value
+        raise BadInput("--budgets", word.strip(), remedy) from None
 
 
-def _saved_plan(folder: Path) -> tuple[Plan, str]:
-    """The plan of a comparison that is resumed, and its command."""
-    from noisemarket.study.compare import Plan
+def _watch(bar: Progress, scenario: Scenario, workers: int | None) -> Callable[[int, int], None]:
+    """Shows how many trainings are done, once all mechanisms have decided."""
+    line, begun = bar.add_task("deciding", total=None), False
 
-    try:
-        saved = json.loads((folder / PLAN).read_text(encoding="utf-8"))
-        plan = Plan(*(tuple(saved[one.name]) for one in fields(Plan)))
-        return plan, str(saved.get("command", ""))
-    except (ValueError, KeyError, TypeError):
-        raise BadInput("--resume", str(folder / PLAN), "cannot be read.") from None
+    def watch(done: int, total: int) -> None:
+        nonlocal begun
+        if not begun:
+            announce(scenario, total - done, workers)
+            begun = True
+        bar.update(line, completed=done, total=total, description="training")
+        if done:
+            step_done(bar, f"trained {done} of {total}")
 
-
-def _trained(
-    file: TrainingFile, scenario: Scenario, plan: Plan, workers: int | None, stop: Stop
-) -> Comparison:
-    from noisemarket.study.compare import Comparison
-
-    comparison = Comparison(scenario, plan, file)
-    with progress("trainings") as bar:
-        line = bar.add_task("deciding", total=None)
-        comparison.decide(workers, stop)
-        bar.update(line, description="training")
-        begun = False
-
-        def watch(done: int, total: int) -> None:
-            nonlocal begun
-            if not begun:
-                announce(scenario, total - done, workers)
-                begun = True
-            bar.update(line, completed=done, total=total)
-            if done:
-                step_done(bar, f"trained {done} of {total}")
-
-        comparison.train(workers=workers, stop=stop, watch=watch)
-    return comparison
-
-
-def _words(plan: Plan) -> list[str]:
-    """The options that give a plan."""
-    budgets = ",".join("none" if one is None else f"{one:g}" for one in plan.budgets)
-    return [
-        "--mechanisms", ",".join(plan.mechanisms), "--seeds", str(len(plan.seeds)),
-        "--budgets", budgets,
-    ]  # fmt: skip
+    return watch

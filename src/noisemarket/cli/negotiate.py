@@ -62,7 +62,8 @@ def negotiate(
     chosen.check(environment, run_options(scenario))
     scenario = with_surface(scenario, workers)
     environment = replace(environment, surface=find_surface(scenario.surface_name()))
-    with new_folder(scenario, scenario.mechanism, out, overwrite, file) as folder:
+    stem = scenario.mechanism
+    with new_folder(scenario, "negotiate", out, overwrite, file, stem=stem) as folder:
         agreement = _play(chosen, scenario, environment, folder, workers)
         result = Negotiation(scenario, environment, agreement)
         done = [int(i) for i in agreement.done.nonzero()[0]]

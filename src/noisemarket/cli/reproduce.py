@@ -54,14 +54,14 @@ def reproduce(
     from noisemarket.show.style import name_of
     from noisemarket.study.reproduce import Study, own_game, presets
 
-    words = ["--seeds", str(seeds)]
+    kind = "reproduction"
     if file or preset:
         scenario = own_game(with_surface(load(file, preset, settings, seed), workers))
         games = {Path(file).stem if file else scenario.preset: scenario}
-        opened = new_folder(scenario, "reproduction", out, overwrite, file)
+        opened = new_folder(scenario, kind, out, overwrite, file)
     else:
         games = presets([*(settings or ()), *([] if seed is None else [f"seed={seed}"])])
-        opened = RunFolder.create(out, "reproduction", overwrite=overwrite)
+        opened = RunFolder.create(out, kind, overwrite=overwrite, kind=kind)
     with opened as folder:
         folder.note(kind="reproduction")
         with stoppable() as stop, progress("runs") as bar:
@@ -82,8 +82,7 @@ def reproduce(
         if len(trials) + len(adaptations) < study.runs // seeds:
             folder.status("incomplete")
             raise Interrupted(f"stopped; {folder.path} holds no result (status: incomplete).")
-        command = command_line(context, *words)
-        verdicts = write_reproduction(folder, trials, adaptations, command)
+        verdicts = write_reproduction(folder, trials, adaptations, command_line(context))
         folder.status("complete")
     table = Table("claim", *games, title="The paper's claims", title_justify="left")
     for claim in dict.fromkeys(verdict.claim for verdict in verdicts):

@@ -12,9 +12,7 @@ from typer import Option
 
 from noisemarket.cli import options as opt
 from noisemarket.cli.common import (
-    OWNERS,
     ROUND_DROPPED,
-    SURFACE,
     Stop,
     load,
     new_folder,
@@ -158,15 +156,13 @@ def start(
 def reopen(path: Path, given: Choices) -> tuple[RunFolder, PreparedMarket, Choices]:
     """Go on with a run: its folder, its market and what it began with."""
     from noisemarket.market.orders import prepare
-    from noisemarket.market.run_folder import JOB, SCENARIO, STATUS, RunFolder, read_status
+    from noisemarket.market.run_folder import JOB, SCENARIO, RunFolder, read_status
     from noisemarket.scenario import load_scenario
 
-    # what a run can leave if it is killed before its job is opened
-    first = {SCENARIO, STATUS, SURFACE, OWNERS, "curator", "owners"}
-    others = {one.name for one in path.iterdir() if not one.name.startswith(".")} - first
-    if others and not (path / JOB).exists():
+    noted = read_status(path)
+    if noted.get("kind", "run") != "run":  # a run that is killed at its start has no status
         raise BadInput("--resume", str(path), "was written by another command.")
-    scenario, noted = load_scenario(path / SCENARIO), read_status(path)
+    scenario = load_scenario(path / SCENARIO)
     before = noted.get("engine", EMBEDDED)
     if given["engine"] not in (None, before) and (path / JOB).exists():
         remedy = f"the job started with {before}: continue with that."

@@ -66,15 +66,18 @@ class RunFolder:
 
     @classmethod
     def create(
-        cls, out: str | None, stem: str, *, overwrite: bool = False, inputs: Sequence[str] = ()
-    ) -> RunFolder:
+        cls, out: str | None, stem: str, *, overwrite: bool = False, inputs: Sequence[str] = (),
+        **facts: object,
+    ) -> RunFolder:  # fmt: skip
         """Start a new run in ``out``, by default a new folder under ``runs/``, named by time and
         ``stem``.
 
         With ``overwrite`` an earlier run's folder is replaced, unless it holds one of ``inputs``.
+        ``facts`` are in each of its statuses.
         """
         path = Path(out) if out else fresh_path(Path("runs"), stem)
         folder = cls(path)
+        folder._facts = facts
         try:
             _replaces(path, overwrite, inputs)
             path.mkdir(parents=True, exist_ok=True)
@@ -94,7 +97,7 @@ class RunFolder:
         status = read_status(path)
         folder.was_complete = status.get("state") == "complete"
         folder._started = str(status.get("started", folder._started))
-        folder.note(**facts)
+        folder.note(kind=status.get("kind"), **facts)
         return folder
 
     def __enter__(self) -> RunFolder:

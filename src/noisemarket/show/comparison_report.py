@@ -21,12 +21,11 @@ from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.pricing.convergence import Recovery
 from noisemarket.show.negotiation_report import recovered
 from noisemarket.show.style import (
-    colour_of,
-    direct_labels,
     figure,
     label,
     listed,
     look_of,
+    name_curves,
     name_of,
     save,
     shown,
@@ -82,17 +81,12 @@ _TRAINED_CELLS = (
 """Field, head and format of each column on the screen."""
 
 WIDE = (9.0, 4.8)
-_BESIDE = 9.0
-"""Points (1/72 inch) that a curve may lie beside another to be drawn as one."""
-
 Points = NDArray[np.float64]
 """A row per budget: paid, accuracy, half width of its interval."""
 
 _NARROW: dict[str, Any] = {
     "box": SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0), "wrap": False,
 }  # fmt: skip
-
-_NOTHING = "#6a6a6a"
 
 
 def knows(name: str) -> str:
@@ -234,54 +228,31 @@ def draw_frontier(
 ) -> list[Path]:
     """Accuracy over money paid: a point per budget, means over the seeds with 95 % intervals.
 
-    Curves that cannot be told apart are drawn as one and named together. Markers are open where
-    some seller is left without any bound on epsilon.
+    Markers are open where some seller is left without any bound on epsilon.
     """
     canvas, axes = figure(1, size=WIDE)
     axis = axes[0][0]
     found = means(rows)
     base = next(one["accuracy"] for one in found if one["mechanism"] == NO_TRADE)
     lines = _lines(found)
-    idle = [name for name, points in lines.items() if not points[:, 0].any()]
-    shown = {name: points for name, points in lines.items() if name not in idle}
-    _limits(axis, [*shown.values(), np.array([[0.0, base, 0.0]])])
-    axis.axhline(base, color="#8a8a8a", linewidth=1.0, linestyle="--")
-    ends = {}
+    idle = [NO_TRADE, *(name for name in lines if name != NO_TRADE and not lines[name][:, 0].any())]
+    bought = {name: points for name, points in lines.items() if name not in idle}
+    _limits(axis, [*bought.values(), np.array([[0.0, base, 0.0]])])
+    named = listed([name_of(name) for name in idle])
+    axis.axhline(base, color="#8a8a8a", linewidth=1.0, linestyle="--", label=named)
     boundless = list(dict.fromkeys(row.mechanism for row in rows if row.epsilon_sold is None))
-    for names in together(axis, shown):
-        points, look = shown[names[0]], look_of(names[0])
-        face = "white" if any(name in boundless for name in names) else look["color"]
+    for name, points in bought.items():
+        look = look_of(name)
+        face = "white" if name in boundless else look["color"]
         axis.errorbar(points[:, 0], points[:, 1], points[:, 2], **look, markerfacecolor=face,
-                      capsize=2, elinewidth=0.9)  # fmt: skip
-        words = listed([name_of(name) for name in names])
-        ends[words] = float(points[-1, 0]), float(points[-1, 1]), colour_of(names[0])
-    nothing = [NO_TRADE, *(name for name in idle if name != NO_TRADE)]
-    ends[listed([name_of(name) for name in nothing])] = axis.get_xlim()[1], base, _NOTHING
-    direct_labels(axis, ends)
+                      capsize=2, elinewidth=0.9, label=name_of(name))  # fmt: skip
+    name_curves(axis)
     if boundless:
         sellers = f"sellers to {listed([name_of(name) for name in boundless])}"
         title += f"\nOpen markers: {sellers} may have no bound on epsilon"
     x = f"paid in all, {currency} (a point for each budget)"
     label(axis, title, x, "test accuracy, %")
     return save(canvas, folder, "frontier")
-
-
-def together(axis: Axes, shown: Mapping[str, Points]) -> list[list[str]]:
-    """Mechanisms whose curves cannot be told apart as drawn, each group by itself."""
-    scale = 72.0 / axis.figure.dpi
-    paths = {
-        name: scale * axis.transData.transform(points[:, :2]) for name, points in shown.items()
-    }
-    groups: list[list[str]] = []
-    for name, path in paths.items():
-        for group in groups:
-            other = paths[group[0]]
-            if path.shape == other.shape and np.linalg.norm(path - other, axis=1).max() <= _BESIDE:
-                group.append(name)
-                break
-        else:
-            groups.append([name])
-    return groups
 
 
 def _limits(axis: Axes, lines: Sequence[Points]) -> None:
@@ -313,30 +284,21 @@ def draw_rounds(folder: Path, shown: Sequence[MeanRow], title: str) -> list[Path
     canvas, axes = figure(1, size=WIDE)
     axis = axes[0][0]
     curves = {one["mechanism"]: np.array(one["mean"]) for one in shown}
-    widths = {one["mechanism"]: np.array(one["half_width"]) for one in shown}
     last = [float(curve[-1]) for curve in curves.values()]
     apart = max(max(last) - min(last), 0.1)
     low = max(min(curve.min() for curve in curves.values()) - 0.1 * apart, min(last) - 2.0 * apart)
     axis.set_ylim(low, max(last) + 0.4 * apart)
     axis.set_xlim(1, max(*map(len, curves.values()), 2))
     axis.xaxis.get_major_locator().set_params(integer=True)
-    paths = {
-        name: np.column_stack([np.arange(1, len(curve) + 1), curve])
-        for name, curve in curves.items()
-    }
-    ends = {}
-    for names in together(axis, paths):
-        (rounds, middle), width = paths[names[0]].T, widths[names[0]]
-        look = look_of(names[0]) | ({"color": _NOTHING} if NO_TRADE in names else {})
-        axis.plot(rounds, middle, **(look | {"marker": ""}))
+    for one in shown:
+        name, middle, width = one["mechanism"], curves[one["mechanism"]], one["half_width"]
+        look = look_of(name) | {"marker": ""}
+        rounds = np.arange(1, len(middle) + 1)
+        axis.plot(rounds, middle, **look, label=name_of(name))
         axis.fill_between(
             rounds, middle - width, middle + width, color=look["color"], alpha=0.1, linewidth=0
         )
-        high, least = (f"{end(curves[name][-1] for name in names):.1f}" for end in (max, min))
-        words = listed([name_of(name) for name in names])
-        values = high if high == least else f"{least} to {high}"
-        ends[f"{words} {values} %"] = float(rounds[-1]), float(middle[-1]), look["color"]
-    direct_labels(axis, ends)
+    name_curves(axis, "{:.1f} %")
     label(axis, title, "round", "test accuracy, %")
     return save(canvas, folder, "rounds")
 

@@ -21,18 +21,17 @@ from noisemarket.market.baselines import (
     Alternative,
 )
 from noisemarket.market.inspection import SURE
-from noisemarket.market.negotiation import Negotiation
 from noisemarket.market.outcome import MarketOutcome, Outcome
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.market.summary import Compared, deployed, owner_figures
-from noisemarket.pricing.mechanism import Trace
+from noisemarket.show.negotiation_report import game_curves, plot_curves
 from noisemarket.show.style import (
     FONT,
     colour_of,
-    direct_labels,
     figure,
     label,
     listed,
+    name_curves,
     name_of,
     save,
     shown,
@@ -204,43 +203,22 @@ def draw_market(
 ) -> list[Path]:
     """Four panels: saving and payment over the interactions beside the exact equilibrium, where a
     game was played; accuracy over the rounds beside the alternatives; money over privacy sold."""
-    trace = outcome.negotiation.agreement.trace
-    canvas, axes = figure(2, rows=1 if trace is None else 2, size=(6.0, 3.9))
-    if trace is not None:
-        _draw_game(axes[0], outcome.negotiation, trace)
+    game = outcome.negotiation
+    curves = game_curves({game.scenario.mechanism: game})
+    canvas, axes = figure(2, rows=2 if curves else 1, size=(6.0, 3.9))
+    if curves:
+        money = f"payment, mean over the owners, {outcome.currency}"
+        titles = [
+            ("What the two sides learn to sell", "noise left out, mean over the owners"),
+            ("What they learn to pay", money),
+        ]
+        plot_curves(axes[0], curves, titles)
+        name_curves(axes[0][0], "{:.3f}")
+        name_curves(axes[0][1], "{:.2f}")
     left, right = axes[-1]
     _draw_accuracies(left, outcome, compared, others)
     _draw_payments(right, outcome)
     return save(canvas, folder.path / "figures", "market")
-
-
-def _draw_game(axes: Sequence[Axes], game: Negotiation, trace: Trace) -> None:
-    """How the sides learn: what is sold and paid on average, up to the exact equilibrium."""
-    mechanism, starts = game.scenario.mechanism, [phase.start for phase in game.environment.phases]
-    exact = [game.exactly("equilibrium", phase) for phase in range(len(starts))]
-    learned, equal = colour_of(mechanism), colour_of("equilibrium")
-    for axis, title, series, name, form, y in (
-        (axes[0], "What the two sides learn to sell", trace.saving, "mean_saving", "{:.3f}",
-         "noise left out, mean over the owners"),
-        (axes[1], "What they learn to pay", trace.payment, "mean_payment", "{:.2f}",
-         f"payment, mean over the owners, {game.scenario.market.currency}"),
-    ):  # fmt: skip
-        last = float(trace.iteration[-1])
-        levels = [float(getattr(one, name)) for one in exact]
-        single = "o" if len(series) == 1 else ""
-        axis.plot(trace.iteration, series, color=learned, linewidth=2.0, marker=single)
-        axis.stairs(levels, [*starts, last], baseline=None, color=equal, ls="--", linewidth=1.4)
-        for start in starts[1:]:
-            axis.axvline(start, color="#b0b0b0", linewidth=0.8)
-        axis.set_xlim(0.0, last)
-        axis.set_ylim(0.0, 1.1 * max(float(series.max()), *levels, 1e-9))
-        axis.xaxis.set_major_formatter("{x:,.0f}")
-        ends = {
-            f"{name_of(mechanism)} {form.format(series[-1])}": (last, float(series[-1]), learned),
-            f"{name_of('equilibrium')} {form.format(levels[-1])}": (last, levels[-1], equal),
-        }
-        direct_labels(axis, ends)
-        label(axis, title, "interactions of each owner with the curator", y)
 
 
 def _draw_accuracies(
@@ -252,7 +230,7 @@ def _draw_accuracies(
     names = {one.name: name_of(one.mechanism or one.name) for one in others} or {
         MARKET: name_of(mechanism)
     }
-    draws, ends = 0, {}
+    draws = 0
     means: dict[str, float] = {}
     for name, head in names.items():
         runs = runs_of.get(name, [])
@@ -264,16 +242,15 @@ def _draw_accuracies(
         values = np.array([[deployed(result) for result in run[: len(rounds)]] for run in runs])
         middle = values.mean(axis=0)
         wide = 2.4 if name == MARKET else 1.3
-        axis.plot(rounds, middle, color=colour, linewidth=wide)
+        twins = [one.name for one in others if one.same_as == name]
+        words = listed([head, *(names[twin] for twin in twins)])
+        axis.plot(rounds, middle, color=colour, linewidth=wide, label=words)
         if len(runs) > 1:
             low, high = values.min(axis=0), values.max(axis=0)
             axis.fill_between(rounds, low, high, color=colour, alpha=0.2, linewidth=0)
-        twins = [one.name for one in others if one.same_as == name]
-        words = listed([head, *(names[twin] for twin in twins)])
-        ends[f"{words} {middle[-1]:.1f} %"] = rounds[-1], float(middle[-1]), colour
         means |= dict.fromkeys([name, *twins], float(middle[-1]))
     _to_the_point(axis, list(means.values()))
-    direct_labels(axis, ends)
+    name_curves(axis, "{:.1f} %")
     title = "Test accuracy"
     if {UNIFORM, MARKET} <= means.keys():
         gained = means[MARKET] - means[UNIFORM]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from noisemarket.pricing.mechanism import Agreement
 from noisemarket.show.style import colour_of, figure, label, name_of, save, table_of
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from rich.table import Table
 
 _BILATERAL_ROWS = (
@@ -154,12 +155,24 @@ def draw_curves(folder: Path, curves: Curves, currency: str) -> list[Path]:
     """Saving, payment and curator's gain over the iterations, a curve for each mechanism that
     learns, and the exact equilibrium as a line."""
     canvas, axes = figure(len(_CURVES))
-    learners = [name for name in curves if name != _EXACT]
-    for column, (axis, (title, y)) in enumerate(zip(axes[0], _CURVES, strict=True), start=1):
-        for name in learners:
-            points = curves[name]
-            axis.plot(points[:, 0], points[:, column], color=colour_of(name), label=name_of(name))
-        exact = curves[_EXACT]
+    titles = [(title, y.format(currency=currency)) for title, y in _CURVES]
+    plot_curves(axes[0], curves, titles)
+    lines, names = axes[0][0].get_legend_handles_labels()
+    canvas.legend(lines, names, loc="outside lower center", ncols=min(len(names), 6), frameon=False)
+    return save(canvas, folder, "curves")
+
+
+def plot_curves(axes: Iterable[Axes], curves: Curves, titles: Sequence[tuple[str, str]]) -> None:
+    """The same in given axes: saving, then payment, then gain, each with title and name of y."""
+    exact = curves[_EXACT]
+    for column, (axis, (title, y)) in enumerate(zip(axes, titles, strict=True), start=1):
+        for name, points in curves.items():
+            if name != _EXACT:
+                single = "o" * (len(points) == 1)
+                axis.plot(
+                    points[:, 0], points[:, column], color=colour_of(name), marker=single,
+                    label=name_of(name),
+                )  # fmt: skip
         axis.step(
             exact[:, 0], exact[:, column], where="pre", color=colour_of(_EXACT), linestyle="--",
             linewidth=1.5, label=name_of(_EXACT),
@@ -167,7 +180,4 @@ def draw_curves(folder: Path, curves: Curves, currency: str) -> list[Path]:
         axis.set_xlim(0, exact[-1, 0])
         low, high = axis.get_ylim()
         axis.set_ylim(min(low, -0.03 * high), high)
-        label(axis, title, "interactions of each pair", y.format(currency=currency))
-    lines, names = axes[0][0].get_legend_handles_labels()
-    canvas.legend(lines, names, loc="outside lower center", ncols=min(len(names), 6), frameon=False)
-    return save(canvas, folder, "curves")
+        label(axis, title, "interactions of each pair", y)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from textwrap import wrap as wrapped
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
 
 from noisemarket.files import not_written, write_atomic
 
@@ -16,6 +14,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from rich.table import Table
+
+FONT = 8.5
+WIDEST = 28
+"""Letters in a line of a curve's name."""
 
 _SOLID, _DASHED, _DOTTED, _BOTH = "-", (0, (5, 1.6)), (0, (1.4, 1.2)), (0, (6, 1.4, 1.4, 1.4))
 
@@ -144,61 +146,15 @@ def save(canvas: Figure, folder: Path, stem: str) -> list[Path]:
     return out
 
 
-# Names of curves beside their ends, so that no two overlap
-
-Point = Sequence[float]
-
-FONT = 8.5
-WIDEST = 24
-"""Letters in a line of a name."""
-
-_EDGE, _PLACE, _TOP = 1.0, 1.03, 0.985
-
-
-def direct_labels(axis: Axes, ends: Mapping[str, tuple[float, float, str]]) -> None:
-    """Write the name of each curve on the right, in its colour, with a line to where it ends.
-
-    ``ends`` has each name's last point and colour. Call it after the limits of the axis are set.
-    """
-    if not ends:
-        return
-    axis.get_xlim(), axis.get_ylim()  # limits that follow the curves are set when asked for
-    to_axes = axis.transData + axis.transAxes.inverted()
-    whole = {name: name.replace(" %", "\N{NO-BREAK SPACE}%") for name in ends}
-    shown = {name: "\n".join(wrapped(whole[name], WIDEST, break_on_hyphens=False)) for name in ends}
-    tall = axis.get_window_extent().height * 72.0 / axis.figure.dpi  # in points
-    line = 1.22 * FONT / tall
-    placed = [to_axes.transform(ends[name][:2]) for name in ends]
-    points = [(float(x), float(y)) for x, y in placed]
-    sizes = [line * (shown[name].count("\n") + 1) + 0.25 * line for name in ends]
-    for name, (x, y), height in zip(ends, points, heights(points, sizes), strict=True):
-        colour = ends[name][2]
-        axis.text(
-            _PLACE, height, shown[name], transform=axis.transAxes, color=colour, fontsize=FONT,
-            va="center", linespacing=1.1,
-        )  # fmt: skip
-        if x < 0.97 or abs(height - y) > 0.02:
-            axis.plot(
-                [x, _EDGE if x < 0.97 else x, _PLACE - 0.004],
-                [y, height if x < 0.97 else y, height], transform=axis.transAxes,
-                color=colour, linewidth=0.6, alpha=0.75, clip_on=False, zorder=1.5,
-                scalex=False, scaley=False,
-            )  # fmt: skip
-
-
-def heights(points: Sequence[Point], sizes: Sequence[float]) -> list[float]:
-    """Where each name stands, as near to its curve's end as the others let it.
-
-    ``points`` are the ends of the curves, ``sizes`` the heights of their names: all in parts of the
-    axis. Taking the heights of all names below it from each turns "no two overlap" into "none is
-    below the one before": isotonic regression, cut to the axis.
-    """
-    from scipy.optimize import isotonic_regression
-
-    ends, size = np.array([y for _, y in points]), np.array(sizes)
-    order = np.argsort(ends, kind="stable")
-    below = np.cumsum(size[order]) - size[order] / 2.0
-    room = max(_TOP - float(size.sum()), 0.0)
-    placed = np.empty(len(ends))
-    placed[order] = np.clip(isotonic_regression(ends[order] - below).x, 0.0, room) + below
-    return [float(height) for height in placed]
+def name_curves(axis: Axes, form: str = "") -> None:
+    """Name the labelled curves on the right of an axis, the one that ends highest first; ``form``
+    is for the value at the end of each."""
+    lines, names = axis.get_legend_handles_labels()
+    curves: list[Any] = [line[0] if isinstance(line, tuple) else line for line in lines]
+    last = [float(curve.get_ydata()[-1]) for curve in curves]
+    order = sorted(range(len(last)), key=lambda at: -last[at])
+    shown = [fill(f"{names[at]} {form.format(last[at])}".strip(), WIDEST) for at in order]
+    axis.legend(
+        [lines[at] for at in order], shown, loc="center left", bbox_to_anchor=(1.0, 0.5),
+        frameon=False, fontsize=FONT,
+    )  # fmt: skip

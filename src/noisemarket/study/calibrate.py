@@ -16,7 +16,7 @@ from noisemarket.market.orders import given_sigma
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.account import protection_of
 from noisemarket.scenario.surface_file import fingerprint
-from noisemarket.study.trainings import Key, Orders, TrainingResult, TrainingTask, data_of
+from noisemarket.study.trainings import Key, TrainingResult, TrainingTask, TrainingWork, data_of
 
 SIGMAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 BETAS = (0.1, 1.0, 10.0)
@@ -107,15 +107,12 @@ def usual_plan(scenario: Scenario, command: str) -> CalibrationPlan:
 
 def try_out(scenario: Scenario, grid: Grid) -> None:
     """Find bad input before anything is written or measured."""
-    environment, sigma_max = scenario.environment(), scenario.game.sigma_max
-    for sigma in grid.sigmas:
-        given_sigma(sigma, environment)
-    for share, sigma in grid.mixed:
-        some_of(share, scenario.population.owners)
+    sigma_max = scenario.game.sigma_max
+    for _, sigma in grid.mixed:
         if sigma > sigma_max:
             raise BadInput("mixed", sigma, f"give a sigma from 0 to sigma_max = {sigma_max:g}.")
     first = next(iter(tasks_of(scenario, grid).values()))
-    Orders(scenario, data_of(scenario)).under(first)
+    TrainingWork(scenario).order(first)
 
 
 def _check_numbers(

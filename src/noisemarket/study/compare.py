@@ -10,11 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ from noisemarket.pricing.mechanism import Agreement, Mechanism
 from noisemarket.pricing.rule import Rule
 from noisemarket.scenario import Scenario, dump_scenario
 from noisemarket.study.results import NO_TRADE, Case, Row
-from noisemarket.study.trainings import TRAININGS, Orders, TrainingFile, TrainingTask, data_of
+from noisemarket.study.trainings import TRAININGS, TrainingFile, TrainingTask, TrainingWork
 
 SEEDS = 10
 BUDGETS = (30.0, 100.0, 300.0)
@@ -47,11 +46,12 @@ Parts = Mapping[str, Mechanism]
 
 @dataclass(frozen=True)
 class Plan:
-    """What to compare: mechanisms, budgets (None: no limit) and seeds."""
+    """What to compare: mechanisms, budgets (None: no limit) and seeds; and the command for it."""
 
     mechanisms: tuple[str, ...]
     budgets: tuple[float | None, ...]
     seeds: tuple[int, ...]
+    command: str = ""
 
 
 @contextmanager
@@ -123,10 +123,10 @@ def decisions(
     """Every mechanism on the same owners, which are drawn once for each seed.
 
     A mechanism that buys owner by owner knows no budget. It is run once for all budgets, and of its
-    deals those with most gain per money are struck, as ``run`` does. ``parts`` has mechanisms that
-    no name finds.
+    deals those with most gain per money are struck, as ``run`` does. ``parts`` are the mechanisms;
+    by default they are found by the names in the plan.
     """
-    chosen = {name: (parts or {}).get(name) or find_mechanism(name) for name in plan.mechanisms}
+    chosen = parts or parts_of(plan.mechanisms)
     for name, mechanism in chosen.items():
         if name in MECHANISMS:
             _compile(mechanism, scenario)
@@ -197,51 +197,30 @@ def _decisions(
 # Through to the trained model
 
 
-class Comparison:
-    """A scenario's mechanisms through to the trained model; ``parts`` is as in ``decisions``."""
+def compared(
+    scenario: Scenario,
+    plan: Plan,
+    file: TrainingFile,
+    *,
+    parts: Parts | None = None,
+    workers: int | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    watch: Callable[[int, int], object] = lambda done, total: None,
+) -> list[Row]:
+    """A row for every case; no trade, which all are measured by, is a case too.
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        plan: Plan,
-        file: TrainingFile,
-        parts: Parts | None = None,
-    ) -> None:
-        self.scenario, self.plan, self.file = scenario, plan, file
-        self._parts = parts
-        self._decisions: list[Decision] = []
-
-    def decide(self, threads: int | None = None, stop: Callable[[], bool] = lambda: False) -> None:
-        """Have every mechanism decide in every case; no trade, the baseline of all, first."""
-        others = (name for name in self.plan.mechanisms if name != NO_TRADE)
-        plan = replace(self.plan, mechanisms=(NO_TRADE, *others))
-        made = decisions(self.scenario, plan, parts=self._parts, threads=threads, stop=stop)
-        self._decisions = [*made]
-
-    def tasks(self) -> list[TrainingTask]:
-        """All trainings that the rows rest on: equal noise of one seed once."""
-        found = {(task := TrainingTask(one.seed, one.sigma)).key: task for one in self._decisions}
-        return sorted(found.values(), key=lambda task: task.seed)
-
-    def train(self, **options: Any) -> None:
-        """Train the missing tasks (options: see ``TrainingFile.train``)."""
-        self.file.train(self.scenario, self.tasks(), **options)
-
-    @property
-    def training_cpu_seconds(self) -> float:
-        """Processor seconds of all trainings that it rests on, of earlier runs too."""
-        return sum(self.file.results[task.key].cpu_seconds for task in self.tasks())
-
-    def rows(self) -> list[Row]:
-        """A row for every case."""
-        orders, results = Orders(self.scenario, data_of(self.scenario)), self.file.results
-        ends = []
-        for one in self._decisions:
-            task = TrainingTask(one.seed, one.sigma)
-            ends.append((results[task.key].accuracies, epsilons(orders.under(task))))
-        each = [*zip(self._decisions, ends, strict=True)]
-        no_trade = {one.seed: end for one, end in each if one.mechanism == NO_TRADE}
-        return [_row(one, *end, *no_trade[one.seed]) for one, end in each]
+    Equal noise of one seed is trained once. ``parts`` is as in ``decisions``.
+    """
+    parts = {NO_TRADE: find_mechanism(NO_TRADE), **(parts or parts_of(plan.mechanisms))}
+    decided = [*decisions(scenario, plan, parts=parts, threads=workers, stop=stop)]
+    each = [TrainingTask(one.seed, one.sigma) for one in decided]
+    tasks = sorted({task.key: task for task in each}.values(), key=lambda task: task.seed)
+    file.train(scenario, tasks, workers=workers, stop=stop, watch=watch)
+    work = TrainingWork(scenario)
+    ends = [(file.results[task.key].accuracies, epsilons(work.order(task))) for task in each]
+    cases = [*zip(decided, ends, strict=True)]
+    no_trade = {one.seed: end for one, end in cases if one.mechanism == NO_TRADE}
+    return [_row(one, *end, *no_trade[one.seed]) for one, end in cases]
 
 
 def _row(
@@ -325,10 +304,7 @@ def compare(
         place = Path(folder or stack.enter_context(TemporaryDirectory(prefix="noisemarket-")))
         _claim(place, scenario)
         file = stack.enter_context(TrainingFile(place / TRAININGS))
-        comparison = Comparison(scenario, plan, file, parts=parts)
-        comparison.decide(workers, stop)
-        comparison.train(workers=workers, stop=stop, watch=watch)
-        return comparison.rows()
+        return compared(scenario, plan, file, parts=parts, workers=workers, stop=stop, watch=watch)
 
 
 def plan_of(
@@ -336,9 +312,10 @@ def plan_of(
     parts: Parts,
     seeds: int | Sequence[int] = SEEDS,
     budgets: Sequence[float | None] | None = None,
+    command: str = "",
 ) -> Plan:
     """The plan for these mechanisms; arguments are as in ``compare``."""
-    return Plan(tuple(parts), _budgets(scenario, budgets), _seeds(scenario, seeds))
+    return Plan(tuple(parts), _budgets(scenario, budgets), _seeds(scenario, seeds), command)
 
 
 def _budgets(scenario: Scenario, given: Sequence[float | None] | None) -> tuple[float | None, ...]:
@@ -348,9 +325,9 @@ def _budgets(scenario: Scenario, given: Sequence[float | None] | None) -> tuple[
     out = tuple(None if one is None else float(one) for one in given)
     for one in out:
         if one is not None and not (isfinite(one) and one >= 0.0):
-            raise BadInput("budgets", one, "give amounts of money, or None for no limit.")
+            raise BadInput("budgets", one, "give amounts of money, or none for no limit.")
     if not out or len(set(out)) < len(out):
-        raise BadInput("budgets", given, "give at least one, and each once.")
+        raise BadInput("budgets", given, "give at least one, and name each budget once.")
     return out
 
 

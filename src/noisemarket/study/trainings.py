@@ -75,14 +75,17 @@ def data_of(scenario: Scenario) -> Dataset:
     return data.with_features() if scenario.training.model == "features" else data
 
 
-class Orders:
-    """The job of each task: data and owners are the seed's, noise is simulated."""
+class TrainingWork:
+    """Trains one job on one core; it can be sent to another process.
 
-    def __init__(self, scenario: Scenario, data: Dataset) -> None:
-        self._scenario, self._data = scenario, data
+    The job's data and owners are the seed's, its noise is simulated.
+    """
+
+    def __init__(self, scenario: Scenario, data: Dataset | None = None) -> None:
+        self._scenario, self._data = scenario, data or data_of(scenario)
         self._last: tuple[int, float | None, Scenario, Order] | None = None
 
-    def under(self, task: TrainingTask) -> Order:
+    def order(self, task: TrainingTask) -> Order:
         """The job of a task."""
         if self._last is None or self._last[:2] != (task.seed, task.beta):
             seeded = self._scenario.model_copy(update={"seed": task.seed})
@@ -95,18 +98,11 @@ class Orders:
             self._last = task.seed, task.beta, seeded, made
         return with_noise(self._last[3], self._last[2], task.sigma)
 
-
-class TrainingWork:
-    """Trains one job on one core; it can be sent to another process."""
-
-    def __init__(self, scenario: Scenario, data: Dataset | None = None) -> None:
-        self._orders = Orders(scenario, data or data_of(scenario))
-
     def __call__(
         self, task: TrainingTask, watch: Callable[[RoundResult], object]
     ) -> TrainingResult:
         used = time.process_time()
-        made = self._orders.under(task)
+        made = self.order(task)
         rounds = carry_out(
             made, Accountant(made.budgets), engine=SerialEngine, watch=watch
         ).rounds  # fmt: skip
@@ -169,6 +165,11 @@ class TrainingFile(Closing):
         for _, result in in_processes(work, left, workers=workers, stop=stop):
             self.add(result)
             watch(sum(one.key in self.results for one in tasks), len(tasks))
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor seconds of all trainings, of earlier runs too."""
+        return sum(one.cpu_seconds for one in self.results.values())
 
     def close(self) -> None:
         """Close the file and let other processes use it."""

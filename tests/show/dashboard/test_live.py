@@ -22,7 +22,7 @@ from noisemarket.show.dashboard.run_store import AnswerCache, RunStore, UnknownR
 
 pytestmark = pytest.mark.slow
 
-STATUS = json.dumps({"state": "running", "engine": "embedded"})
+STATUS = json.dumps({"state": "running", "kind": "run"})
 KINDS = [*(name for name in vars(events) if name[0].isupper()), "begun", "failed", "negotiating"]
 FIELDS = ["owners", "rounds", "agreed", "amount", "result", "done", "total", "trace", "head", "job"]
 ANY = st.recursive(

@@ -79,7 +79,7 @@ class Launcher:
                 raise WrongState(f"This run is {state}: there is nothing to resume.")
             if self._store.is_job(run):
                 raise WrongState("This is a job of a season: resume the season.")
-            if self._store.kind(run, status) not in RESUMABLE:
+            if status.get("kind") not in RESUMABLE:
                 raise WrongState("Only a run of the whole market, or a season, can be resumed.")
             self._make_room()
             child = self._spawn(run, ["run", "--resume", str(self._store.path(run))])

@@ -32,14 +32,6 @@ JOB_OF = " job "
 LOGS = ".dashboard"
 """Where the output of runs goes that were started from the page."""
 
-_FILES = {
-    "season": (SEASON,),
-    "compare": (COMPARISON, "plan.json"),
-    "calibrate": ("calibration.json",),
-    "negotiate": (CONTRACTS,),
-}
-"""What tells which command wrote a run folder, where its status does not."""
-
 RESUMABLE = ("run", "season")
 _NO_MECHANISM = ("compare", "reproduction", "audit", "calibrate")
 """Commands that try several mechanisms, or none."""
@@ -207,7 +199,7 @@ class RunStore:
     def _read(self, run: str, status: dict[str, Any]) -> dict[str, Any]:
         """What does not change unless a file does."""
         summary, scenario = self.table(run, SUMMARY), self.table(run, SCENARIO)
-        kind = self.kind(run, status)
+        kind = str(status.get("kind") or ("run" if self.file(run, JOB) else "other"))
         tables = ("population", "market", "training", "privacy")
         people, money, training, privacy = (_table(scenario.get(name)) for name in tables)
         accuracy = summary.get("mean_accuracy", summary.get("accuracy"))
@@ -248,16 +240,6 @@ class RunStore:
         except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return None, None
         return deployed(result), result.number
-
-    def kind(self, run: str, status: dict[str, Any]) -> str:
-        """Which command wrote a run folder: run, compare, negotiate, or another."""
-        if ("engine" in status or self.file(run, JOB)) and not self.file(run, SEASON):
-            return "run"
-        if "mechanisms" in status:
-            return "compare"
-        found = (kind for kind, names in _FILES.items() if any(self.stamp(run, *names)))
-        kind = str(status.get("kind"))
-        return kind if kind in ("audit", "reproduction") else next(found, "other")
 
 
 def _table(value: object) -> dict[str, Any]:
