@@ -107,7 +107,7 @@ torture: $(VENV)/.installed ## kill jobs at random moments and resume them; 10,0
 	$(BIN)/python -m tests.market.torture $(ARGS)
 	$(BIN)/python -m tests.market.curators --kills 300
 	$(BIN)/python -m tests.market.curators --kills 300 --curators 2
-	$(BIN)/python -m tests.market.curators --kills 20 --curators 2 --wave 5 --engine flower
+	$(BIN)/python -m tests.market.curators --kills 100 --curators 2 --engine flower
 	NOISEMARKET_FUZZ=10000 $(PYTEST) --numprocesses 0 tests/owner/test_hostile_messages.py tests/owner/test_wallet.py
 
 define CONSTRAINTS_HEADER

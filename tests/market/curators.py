@@ -2,7 +2,7 @@
 
     python -m tests.market.curators --kills 300                    (all three: make torture)
     python -m tests.market.curators --kills 300 --curators 2
-    python -m tests.market.curators --kills 20 --curators 2 --wave 5 --engine flower
+    python -m tests.market.curators --kills 100 --curators 2 --engine flower
 
 Every curator is a process that runs a job of its own with the same lasting owners, whose budget is
 too small for all of the jobs: the last get more noise, or no owner. With ``--engine flower`` it
