@@ -34,6 +34,7 @@ LOGS = ".dashboard"
 
 _FILES = {
     "season": (SEASON,),
+    "reproduction": (CLAIMS,),
     "compare": (COMPARISON, "plan.json"),
     "calibrate": ("calibration.json",),
     "negotiate": (CONTRACTS,),
