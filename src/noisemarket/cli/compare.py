@@ -96,7 +96,7 @@ def compare(
     else:
         scenario = load(file, preset, settings, seed)
         plan = _plan(scenario, named, seeds, budgets)
-        scenario = with_surface(scenario, workers)
+        scenario = with_surface(scenario, workers, out, overwrite)
         command = command_line(context, *_words(plan))
         folder = new_folder(scenario, "compare", out, overwrite, file)
     effort = Effort()

@@ -60,7 +60,7 @@ def negotiate(
     chosen = find_mechanism(scenario.mechanism)
     environment = with_caps(scenario)
     chosen.check(environment, run_options(scenario))
-    scenario = with_surface(scenario, workers)
+    scenario = with_surface(scenario, workers, out, overwrite)
     environment = replace(environment, surface=find_surface(scenario.surface_name()))
     with new_folder(scenario, scenario.mechanism, out, overwrite, file) as folder:
         agreement = _play(chosen, scenario, environment, folder, workers)
