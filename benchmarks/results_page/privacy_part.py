@@ -12,8 +12,6 @@ PROTECTIONS: dict[str, dict[str, object]] = {
     "`sharded`, 10 records a shard": {"protection": "sharded", "records_per_shard": 10},
     "`dp_sgd`, the CNN's learning rate 0.05": {"protection": "dp_sgd", "model": "cnn"},
     "`sharded`, one shard (the whole owner)": {"protection": "sharded", "records_per_shard": 600},
-    "`per_record`, an owner of 150 records": {"data_size": 150},
-    "`per_record`, an owner of 8,000 records": {"data_size": 8000},
 }
 """What the rows are called, and what they change in the preset."""
 

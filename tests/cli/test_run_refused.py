@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,6 +43,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--set", "network=none"], "training.network"),
         (["--workers", "0"], "--workers"),
         (["--preset", "other"], "preset"),
+        (["--preset", "markt"], "preset is markt: did you mean market? If not, choose one of"),
         (["--mechanism", "nobody"], "nobody"),
         (["nothing.toml"], "nothing.toml"),
         (["--set", "owners=13"], "120 records suffice for 12 owners"),
@@ -100,3 +105,31 @@ def test_a_folder_without_owners_is_refused_before_a_surface_is_measured(
     assert "has no owner's records: put a file per owner there, or run over Flower." in said
     assert "Measuring" not in said
     assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.process
+@pytest.mark.training
+def test_a_stop_while_the_surface_is_measured_says_that_nothing_is_kept(tmp_path: Path) -> None:
+    words = ["run", "--set", "owners=20", "--set", "rounds=400", "--out", "r"]
+    surfaces = {**os.environ, "NOISEMARKET_SURFACES": str(tmp_path / "surfaces")}
+    with subprocess.Popen(
+        [sys.executable, "-m", "noisemarket", *words],
+        cwd=tmp_path, env=surfaces, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+    ) as run:  # fmt: skip
+        assert run.stderr is not None
+        assert run.stderr.readline().startswith("Measuring the loss surface")
+        run.send_signal(signal.SIGINT)
+        assert "nothing is kept: start it again" in run.stderr.read()
+    assert run.returncode == 130
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_folder_that_is_taken_is_refused_before_a_surface_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NOISEMARKET_SURFACES", str(tmp_path / "surfaces"))
+    (tmp_path / "taken").write_text("mine", encoding="utf-8")
+    for command in ("run", "negotiate", "compare"):
+        words = [command, "--set", "owners=20", "--set", "rounds=300"]
+        assert "not a run folder" in fails([*words, "--out", str(tmp_path / "taken")], capsys)
+    assert not (tmp_path / "surfaces").exists()

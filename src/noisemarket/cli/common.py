@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 import typer
 
 from noisemarket.cli.estimate import announce
-from noisemarket.errors import BadInput
+from noisemarket.errors import BadInput, Interrupted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -74,11 +74,22 @@ def load(
     return scenario
 
 
-def with_surface(scenario: Scenario, workers: int | None) -> Scenario:
-    """The scenario with a loss surface of its own job, measured now if there is none."""
+def with_surface(
+    scenario: Scenario, workers: int | None, out: str | None = None, overwrite: bool = False
+) -> Scenario:
+    """The scenario with a loss surface of its own job, measured now if there is none.
+
+    ``out`` that cannot be taken is refused before the trainings, not after them.
+    """
+    from noisemarket.market.run_folder import replaces
     from noisemarket.study import job_surface
 
-    with stoppable(TRAINING_DROPPED) as stop, progress("trainings") as bar:
+    if out:
+        replaces(Path(out), overwrite, ())
+    with (
+        stoppable("Stopping: nothing of this run is written yet.") as stop,
+        progress("trainings") as bar,
+    ):
         line = bar.add_task("measuring the loss surface of this job", total=None, visible=False)
 
         def watch(done: int, total: int) -> None:
@@ -87,7 +98,11 @@ def with_surface(scenario: Scenario, workers: int | None) -> Scenario:
                 step_done(bar, f"Measuring the loss surface of this job: {total} trainings.")
                 announce(scenario, total, workers)
 
-        found = job_surface.with_surface(scenario, workers=workers, stop=stop, watch=watch)
+        try:
+            found = job_surface.with_surface(scenario, workers=workers, stop=stop, watch=watch)
+        except Interrupted:
+            told = "stopped while the loss surface was measured; nothing is kept: start it again."
+            raise Interrupted(told) from None
     if found.measured_now or not found.fits:
         print(found.remark, file=sys.stderr, flush=True)
     return found.scenario

@@ -98,7 +98,7 @@ def compare(
         amounts = None if budgets is None else [_budget(word) for word in budgets.split(",")]
         plan = plan_of(scenario, parts, seeds or SEEDS, amounts, command_line(context))
         check(scenario, parts)
-        scenario = with_surface(scenario, workers)
+        scenario = with_surface(scenario, workers, out, overwrite)
         folder = new_folder(scenario, "compare", out, overwrite, file)
     effort = Effort()
     with folder, TrainingFile(folder.path / TRAININGS) as trainings:

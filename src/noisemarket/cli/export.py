@@ -38,4 +38,4 @@ def export(
         write = other.to_csv if to == "csv" else other.to_tensorboard
         written = write(run, Path(out) if out else Path(folder) / "export" / to)
     facts = {"name": run.name, "job": run.job, "rounds": len(run.rounds), "written": written}
-    show(as_json, facts, f"Exported {run.name}, {len(run.rounds):,} rounds: {written}.")
+    show(as_json, facts, f"Exported {run.name} (rounds: {len(run.rounds):,}): {written}.")

@@ -14,7 +14,7 @@ from noisemarket.errors import BadInput
 def app(
     folder: Annotated[str, Argument(metavar="FOLDER", help="Where to write it.")],
 ) -> None:
-    """Write the Flower app of a market, for ``flwr run`` on a SuperLink of your own."""
+    """Write the Flower app of a market, for "flwr run" on a SuperLink of your own."""
     from noisemarket.files import unusable
     from noisemarket.flower.host_files import write_app
 
@@ -33,7 +33,7 @@ def key(
         str, Argument(metavar="FOLDER", help="The curator's folder; created if needed.")
     ],
 ) -> None:
-    """Print a curator's public key (owners set it as ``curator-key``); create it if needed."""
+    """Print a curator's public key (owners set it as curator-key); create it if needed."""
     from noisemarket.ledger.keys import KeyPair
 
     typer.echo(KeyPair.obtain(folder).public_hex)

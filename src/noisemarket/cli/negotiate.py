@@ -60,7 +60,7 @@ def negotiate(
     chosen = find_mechanism(scenario.mechanism)
     environment = with_caps(scenario)
     chosen.check(environment, run_options(scenario))
-    scenario = with_surface(scenario, workers)
+    scenario = with_surface(scenario, workers, out, overwrite)
     environment = replace(environment, surface=find_surface(scenario.surface_name()))
     stem = scenario.mechanism
     with new_folder(scenario, "negotiate", out, overwrite, file, stem=stem) as folder:

@@ -144,7 +144,7 @@ def start(
         need_flower()
         check_asks(scenario, market.environment)
     choices = chosen(scenario, given, {})
-    scenario = with_surface(scenario, workers)
+    scenario = with_surface(scenario, workers, out, overwrite)
     surface = find_surface(scenario.surface_name())
     environment = replace(market.environment, surface=surface)
     market = replace(market, scenario=scenario, environment=environment)

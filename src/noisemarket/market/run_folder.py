@@ -79,10 +79,10 @@ class RunFolder:
         folder = cls(path)
         folder._facts = facts
         try:
-            _replaces(path, overwrite, inputs)
+            replaces(path, overwrite, inputs)
             path.mkdir(parents=True, exist_ok=True)
             folder._lock = exclusive(path, "out")
-            if _replaces(path, overwrite, inputs):
+            if replaces(path, overwrite, inputs):
                 _empty(path)
             folder.status("running")
         except OSError as problem:
@@ -210,7 +210,7 @@ def read_status(path: Path) -> dict[str, Any]:
         raise BadInput("resume", str(path / STATUS), "cannot be read.") from None
 
 
-def _replaces(path: Path, overwrite: bool, inputs: Sequence[str]) -> bool:
+def replaces(path: Path, overwrite: bool, inputs: Sequence[str]) -> bool:
     """Whether an earlier run is to be replaced; whatever else is there is refused."""
     if not path.exists() or (path.is_dir() and all(map(_is_begun, path.iterdir()))):
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -76,7 +77,9 @@ def build(
     """Apply a document and settings to a preset, and validate the result."""
     preset = str(settings.get("preset", preset))
     if preset not in PRESETS:
-        raise BadInput("preset", preset, f"choose one of: {', '.join(PRESETS)}.")
+        close = "".join(difflib.get_close_matches(preset, PRESETS, n=1))
+        meant = f"did you mean {close}? If not, " if close else ""
+        raise BadInput("preset", preset, f"{meant}choose one of: {', '.join(PRESETS)}.")
     tree: dict[str, Any] = {"preset": preset}
     for given in (PRESETS[preset], document, settings):
         for key, value in given.items():
