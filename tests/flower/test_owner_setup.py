@@ -90,6 +90,7 @@ def test_a_config_that_cannot_serve_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_table_is_kept_as_it_is(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")  # the extra "tables"
     folder, records = tmp_path / "north", tmp_path / "north.csv"
     records.write_text("age,outcome\n3,died\n4,died\n")
     done = CliRunner().invoke(app, words(folder, records))
