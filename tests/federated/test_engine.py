@@ -82,7 +82,7 @@ def named_memory(*processes: int) -> set[str]:
         found |= {path.name for path in Path("/dev/shm").glob(f"*-{pid}-*")}
         with contextlib.suppress(OSError):
             maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
-            found |= {line for line in maps if re.search("/dev/shm/[^/]+$", line)}
+            found |= {line for line in maps if re.search("/dev/shm/[^/ ]+$", line)}
     return found
 
 

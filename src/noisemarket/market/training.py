@@ -206,12 +206,12 @@ class LocalEngine(SerialEngine):
         work, arrays = OwnerWork.of(job)
         _check_room(sum(array.nbytes for array in arrays.values()))
         packed = pickle.dumps(work)
-        self._shared, self._processes = SharedArrays(arrays), WorkerProcesses()
-        self._views = self._shared.views
+        shared, self._processes = SharedArrays(arrays), WorkerProcesses()
+        self._views = shared.views
         try:
             count = max(1, min(workers or available_cores(), len(job)))
             self._lots = LOTS * count
-            self._processes.start(count, self._shared)
+            self._processes.start(count, shared)
             try:
                 self._processes.send(packed)
             except OSError:
@@ -270,7 +270,6 @@ class LocalEngine(SerialEngine):
     def close(self, patience: float = 5.0) -> None:
         self._processes.close(patience)
         self._views = {}
-        self._shared.close()
 
 
 def _check_room(needed: int) -> None:
