@@ -8,7 +8,9 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "'")
 """How a text begins that spreadsheets compute; the apostrophe, so that ``text_of`` is exact."""
@@ -26,6 +28,10 @@ def infinite(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{value!r} is not a number")
     return float(value)
+
+
+Infinite = Annotated[float, BeforeValidator(infinite), PlainSerializer(finite)]
+"""A number that may be infinite, for pydantic: JSON has null for it."""
 
 
 def least_median_most(values: Sequence[float]) -> dict[str, float | None]:
