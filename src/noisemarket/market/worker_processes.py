@@ -40,6 +40,7 @@ UNGUARDED = 87
 LARGE = 2**20
 """Bytes of an array from which on the processes of ``in_processes`` share it."""
 
+_STOPPED = "Stopped; what was finished is kept."
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -67,20 +68,12 @@ def in_processes(
     """Do tasks in processes of one thread each, and give each with its result once it is done.
 
     ``work`` is sent to every process once, ``told`` is given what it tells of a task under way.
-    When ``stop`` returns True, what is under way is dropped, and ``Interrupted`` raised.
     """
-    leave_unless_main()
     packed, large = _packed(work)
-    shared, processes = SharedArrays(large), WorkerProcesses()
+    count = min(max(1, workers or available_cores()), len(tasks))
+    processes = WorkerProcesses(count, packed, large, stop)
     try:
-        processes.start(min(max(1, workers or available_cores()), len(tasks)), shared)
-        processes.send(pickle.dumps(packed))
-        for task, problem, result in processes.answers(tasks, stop, told):
-            if problem is not None:
-                raise NoisemarketError(f"A process failed: {problem}.")
-            yield task, result
-    except (EOFError, OSError):
-        raise NoisemarketError("A worker process died; its unfinished work is lost.") from None
+        yield from processes.answers(tasks, told)
     finally:
         processes.close(patience=0.0)
 
@@ -125,16 +118,26 @@ def check_sendable(field: str, value: object) -> None:
 
 
 class WorkerProcesses:
-    """Some processes, and this side of the pipes to them."""
+    """Processes of one thread each, which do tasks of one kind.
 
-    def __init__(self) -> None:
+    ``make``, called in each of them with the shared ``arrays``, gives the work. Any failure ends
+    them all: answers that are still on their way would be taken for those of the next tasks.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        make: Callable[[Mapping[str, NDArray[Any]]], Work[Any, Any]],
+        arrays: Mapping[str, NDArray[Any]],
+        stop: Callable[[], bool] | None = None,
+    ) -> None:
+        leave_unless_main()
         self.running: list[Any] = []
         self._pipes: list[connection.Connection] = []
-
-    def start(self, count: int, shared: SharedArrays) -> None:
-        """Start some: what is sent to them is called with these arrays, and gives the work."""
-        context = get_context("spawn")
-        with _one_thread(), _no_interrupts():
+        self._stop, self._answered = stop, False
+        packed, shared, context = pickle.dumps(make), SharedArrays(arrays), get_context("spawn")
+        self.views = shared.views
+        with self._all_or_none(), _one_thread(), _no_interrupts():
             for _ in range(count):
                 ours, theirs = context.Pipe()
                 worker = context.Process(target=_serve, args=(theirs, shared), daemon=True)
@@ -142,18 +145,17 @@ class WorkerProcesses:
                 theirs.close()
                 self.running.append(worker)
                 self._pipes.append(ours)
-
-    def send(self, content: bytes) -> None:
-        for pipe in self._pipes:
-            pipe.send_bytes(content)
+        with self._all_or_none():
+            for pipe in self._pipes:
+                pipe.send_bytes(packed)
 
     def answers(
-        self,
-        tasks: Sequence[Task],
-        stop: Callable[[], bool] | None,
-        told: Callable[[Task, Any], object] = lambda task, note: None,
-    ) -> Iterator[tuple[Task, str | None, Any]]:
-        """Hand out tasks to free workers; give each with its error or its answer."""
+        self, tasks: Sequence[Task], told: Callable[[Task, Any], object] = lambda task, note: None
+    ) -> Iterator[tuple[Task, Any]]:
+        """Hand out tasks to free workers, and give each with its answer.
+
+        When ``stop`` returns True, what is under way is dropped, and ``Interrupted`` raised.
+        """
         waiting = iter(tasks)
         doing: dict[connection.Connection, Task] = {}
 
@@ -163,23 +165,59 @@ class WorkerProcesses:
                 doing[pipe] = task
                 return
 
-        for pipe in self._pipes:
-            hand_out(pipe)
-        while doing:
-            ready = connection.wait(list(doing), None if stop is None else LOOK_EVERY)
-            if stop is not None and stop():
-                raise Interrupted("stopped; what was finished is kept.")
-            for one in ready:
-                assert isinstance(one, connection.Connection)
-                reply = one.recv()
-                if isinstance(reply, _Note):
-                    told(doing[one], reply.content)
-                else:
+        with self._all_or_none():
+            for pipe in self._pipes:
+                hand_out(pipe)
+            while doing:
+                ready = connection.wait(list(doing), None if self._stop is None else LOOK_EVERY)
+                if self._stop is not None and self._stop():
+                    raise Interrupted(_STOPPED)
+                for one in ready:
+                    assert isinstance(one, connection.Connection)
+                    reply = one.recv()
+                    self._answered = True
+                    if isinstance(reply, _Note):
+                        told(doing[one], reply.content)
+                        continue
+                    problem, answer = reply
+                    if problem is not None:
+                        raise NoisemarketError(f"A worker failed: {problem}.")
                     task = doing.pop(one)
                     hand_out(one)
-                    yield task, *reply
+                    yield task, answer
 
-    def close(self, patience: float) -> None:
+    @contextmanager
+    def _all_or_none(self) -> Iterator[None]:
+        try:
+            yield
+        except (EOFError, OSError):
+            death = self._death()
+            self.close(patience=0.0)
+            raise death from None
+        except BaseException:
+            self.close(patience=0.0)
+            raise
+
+    def _death(self) -> NoisemarketError:
+        """What to say about workers of which at least one is gone."""
+        if self._stop is not None and self._stop():
+            return Interrupted(_STOPPED)
+        for worker in self.running:
+            worker.join(timeout=1)
+        codes = {worker.exitcode for worker in self.running}
+        if UNGUARDED in codes:
+            return NoisemarketError(
+                "Training starts processes that import your script, which must not train again in "
+                "them: put the call under if __name__ == '__main__'."
+            )
+        if 1 in codes and not self._answered:
+            return NoisemarketError(
+                "A worker process could not start; it said why on standard error. Training must be "
+                "called from a file that can be imported, under if __name__ == '__main__'."
+            )
+        return NoisemarketError("A worker process died; its unfinished work is lost.")
+
+    def close(self, patience: float = 5.0) -> None:
         """Close the pipes, and kill what is still at work after so many seconds each."""
         for pipe in self._pipes:
             pipe.close()
