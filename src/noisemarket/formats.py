@@ -75,16 +75,3 @@ def cell_of(value: object) -> object:
 def text_of(cell: str) -> str:
     """The text that ``cell_of`` made a cell of."""
     return cell[1:] if cell.startswith("'") and cell[1:].startswith(_FORMULA_STARTS) else cell
-
-
-def quoted(text: str) -> str:
-    """Quote a text for a hand-built CSV row.
-
-    Example:
-        >>> quoted("Smith, Jones")
-        '"Smith, Jones"'
-    """
-    cell = str(cell_of(text))
-    if "," in cell or '"' in cell or "\n" in cell or "\r" in cell:
-        return '"' + cell.replace('"', '""') + '"'
-    return cell
