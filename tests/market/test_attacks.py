@@ -243,7 +243,7 @@ def test_the_watch_remembers_in_plain_json(images: Path, tmp_path: Path) -> None
     assert [finding[:3] for finding in told] == [(3, 1, "too little noise")]
     again = UploadInspector(
         watch._contracts, 1e-3, 30, SIZE, state=json.loads(json.dumps(watch.state())),
-        arrays={name: array.copy() for name, array in watch.arrays().items()},
+        arrays={name: array.copy() for name, array in watch.arrays.items()},
     )  # fmt: skip
     assert again.accused == watch.accused
     assert again.present() == watch.present() == [0, 1, 2]

@@ -437,7 +437,7 @@ class _OpenJob:
             added.bound(number, weights, uploads, refused)
             received = {} if book is None else {"received": book.received}
             state.inspector = {**inspector.state(), **received}
-            state.kept = {**inspector.arrays(), **added.arrays}
+            state.kept = {**inspector.arrays, **added.arrays}
             return refused
 
         book = self._uploads(contracts, state)
