@@ -145,34 +145,23 @@ def run_market(
         if owners is not None:
             scenario, lasting = with_lasting_owners(scenario, path, Path(owners), renew=renew)
         channel = LocalChannel(scenario, path, engine, lasting)
-    key = path.curator if curator is None else Path(curator)
-    stop = stop or (lambda: False)
-    return MarketRun(_steps(scenario, path, channel, ledger, key, threads, watch, stop))
+    market, line, stopped = scenario, channel, stop or (lambda: False)
 
+    def steps() -> Steps:
+        """Hold the folder and the ledger, and take the five steps."""
+        path.prepare()
+        with exclusive(path.curator, "folder"), EventFile(path.curator / EVENTS) as file:
+            resumed, manifest = (path.path / JOB).exists(), path.manifest(ledger)
+            key = KeyPair.obtain(path.curator if curator is None else Path(curator))
+            with open_ledger(path.ledger(manifest), curator=key, note=path.curator / HEAD) as chain:
+                book = ReceiptBook(key, chain, path.curator)
+                book.check(line.noted(manifest.job, key.public_hex))
+                names = [str(name) for name in market.environment.population.names]
+                asked = Owners(line, names, path.curator)
+                job = _OpenJob(market, path, asked, manifest, key, chain, book, threads, stopped)
+                return (yield from file.following(job.steps(file.watching(watch), resumed)))
 
-def _steps(
-    market: PreparedMarket,
-    folder: MarketFolder,
-    channel: Channel,
-    ledger_url: str,
-    key: Path,
-    threads: int | None,
-    watch: Watch,
-    stop: Callable[[], bool],
-) -> Steps:
-    """Hold the folder and the ledger, and take the five steps."""
-    folder.prepare()
-    with exclusive(folder.curator, "folder"), EventFile(folder.curator / EVENTS) as file:
-        resumed = (folder.path / JOB).exists()
-        manifest = folder.manifest(ledger_url)
-        curator, where = KeyPair.obtain(key), folder.ledger(manifest)
-        with open_ledger(where, curator=curator, note=folder.curator / HEAD) as ledger:
-            book = ReceiptBook(curator, ledger, folder.curator)
-            book.check(channel.noted(manifest.job, curator.public_hex))
-            names = [str(name) for name in market.environment.population.names]
-            owners = Owners(channel, names, folder.curator)
-            job = _OpenJob(market, folder, owners, manifest, curator, ledger, book, threads, stop)
-            return (yield from file.following(job.steps(file.watching(watch), resumed)))
+    return MarketRun(steps())
 
 
 @dataclass(frozen=True)

@@ -349,6 +349,7 @@ def settle(
     does a contract without one. ``batch`` is the number of contracts in a transaction, by default
     all.
     """
+    total, kept = sum(one.payment for one in verdicts), sum(one.kept for one in verdicts)
     size = batch or max(1, len(verdicts))
     steps = [verdicts[first : first + size] for first in range(0, max(1, len(verdicts)), size)]
     for step in steps:
@@ -360,6 +361,5 @@ def settle(
             else:
                 lines.append(broken(one.contract, one.evidence))
         if step is steps[-1]:
-            total, kept = sum(v.payment for v in verdicts), sum(v.kept for v in verdicts)
             lines.append(settled(job, total, kept, len(verdicts) - kept))
         ledger.append(lines)
