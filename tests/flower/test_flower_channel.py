@@ -46,7 +46,7 @@ def test_only_an_array_is_taken_for_an_upload(sent: bytes) -> None:
     asked = Message(RecordDict(), 1, "train")
     reply = Message(RecordDict({"arrays": record}), reply_to=asked)
     question = Train("job-1", 1, 0.1, np.zeros(3, np.float32))
-    assert _reply(question, reply) == Refused("unusable answers")
+    assert _reply(question, reply.content) == Refused("unusable answers")
 
 
 class TestFlowerChannel(ChannelConformance):

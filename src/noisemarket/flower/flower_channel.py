@@ -23,7 +23,6 @@ from noisemarket.federated.engine import Job, Score, Weights, score_of
 from noisemarket.files import digest, write_json
 from noisemarket.flower.records import (
     HELLO,
-    Said,
     apart,
     array_record,
     config_of,
@@ -180,7 +179,7 @@ class FlowerChannel(Channel):
         *,
         timeout: float | None = None,
         group: str = "",
-    ) -> dict[str, Said]:
+    ) -> dict[str, RecordDict]:
         """Send each owner a message and collect what comes in time; a late owner does not act on
         it."""
         homes: dict[int, list[str]] = {}
@@ -194,13 +193,13 @@ class FlowerChannel(Channel):
             for number, names in homes.items()
         }
         longest = min(self.bounds.timeout, math.inf if timeout is None else timeout)
-        answers: dict[str, Said] = {}
+        answers: dict[str, RecordDict] = {}
         for number, reply in self._exchange(kind, asked, longest, group).items():
             if number not in self._houses:
                 answers[homes[number][0]] = reply
                 continue
             with contextlib.suppress(Declined):
-                parts = apart(reply.content) or {}
+                parts = apart(reply) or {}
                 for name in [one for one in homes[number] if one in parts]:
                     if (why := refusal(parts[name])) is None:
                         answers[name] = parts[name]
@@ -210,13 +209,13 @@ class FlowerChannel(Channel):
 
     def _exchange(
         self, kind: str, contents: Mapping[int, RecordDict], timeout: float, group: str = ""
-    ) -> dict[int, Message]:
+    ) -> dict[int, RecordDict]:
         if not contents:
             return {}
         start = time.monotonic()
         left = list(contents.items())
         waiting: dict[str, tuple[int, float]] = {}  # messages out: to whom, and since when
-        answers: dict[int, Message] = {}
+        answers: dict[int, RecordDict] = {}
         while left or waiting:
             room = max(0, (self.bounds.at_once or len(contents)) - len(waiting))
             going, left = left[:room], left[room:]
@@ -234,14 +233,14 @@ class FlowerChannel(Channel):
                 if reply.has_error():
                     self._note_error(kind, number, reply.error.reason or "no reason given")
                 else:
-                    answers[number] = reply
+                    answers[number] = reply.content
             for name in late:
                 waiting.pop(name, None)
             if waiting:
                 waited = time.monotonic() - start
                 time.sleep(min(_LONGEST, max(_SHORTEST, _OF_WAIT * waited)))
         took = time.monotonic() - start
-        out, back = _bytes(contents.values()), _bytes(one.content for one in answers.values())
+        out, back = _bytes(contents.values()), _bytes(answers.values())
         self.traffic.append(Traffic(kind, len(contents), len(answers), out, back, took))
         return answers
 
@@ -278,7 +277,7 @@ class FlowerChannel(Channel):
         longest = self.bounds.timeout if self.bounds.simulated else min(60.0, self.bounds.timeout)
         said = self._exchange(HELLO, strangers, longest)
         for number in strangers:
-            config = config_of(said.get(number))
+            config = config_of(said.get(number, RecordDict()))
             house = config.get("owners")
             named = house if isinstance(house, list) else [config.get("owner")]
             free = [n for n in self.names if n in named and self.known.get(n) not in online]
@@ -299,7 +298,7 @@ def _bytes(contents: Iterable[RecordDict]) -> int:
     return sum(record.count_bytes() for content in contents for record in content.values())
 
 
-def _reply(question: Question, said: Said) -> Reply:
+def _reply(question: Question, said: RecordDict) -> Reply:
     try:
         return question.reply.read(*plain_of(said))
     except Declined:
