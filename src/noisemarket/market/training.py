@@ -213,6 +213,7 @@ class LocalEngine(SerialEngine):
 
     def close(self) -> None:
         self._processes.close()
+        self._views = {}
 
 
 def _check_room(needed: int) -> None:

@@ -137,14 +137,18 @@ class WorkerProcesses:
         self._stop, self._answered = stop, False
         packed, shared, context = pickle.dumps(make), SharedArrays(arrays), get_context("spawn")
         self.views = shared.views
-        with self._all_or_none(), _one_thread(), _no_interrupts():
-            for _ in range(count):
-                ours, theirs = context.Pipe()
-                worker = context.Process(target=_serve, args=(theirs, shared), daemon=True)
-                worker.start()
-                theirs.close()
-                self.running.append(worker)
-                self._pipes.append(ours)
+        try:
+            with _one_thread(), _no_interrupts():
+                for _ in range(count):
+                    ours, theirs = context.Pipe()
+                    worker = context.Process(target=_serve, args=(theirs, shared), daemon=True)
+                    worker.start()
+                    theirs.close()
+                    self.running.append(worker)
+                    self._pipes.append(ours)
+        except BaseException:
+            self.close(patience=0.0)
+            raise
         with self._all_or_none():
             for pipe in self._pipes:
                 pipe.send_bytes(packed)
@@ -188,6 +192,7 @@ class WorkerProcesses:
 
     @contextmanager
     def _all_or_none(self) -> Iterator[None]:
+        """End all processes if anything fails, and say what happened to one that is gone."""
         try:
             yield
         except (EOFError, OSError):
@@ -226,7 +231,7 @@ class WorkerProcesses:
             if worker.is_alive():
                 worker.kill()
                 worker.join()
-        self.running, self._pipes = [], []
+        self.running, self._pipes, self.views = [], [], {}
 
 
 def leave_unless_main() -> None:
