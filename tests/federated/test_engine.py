@@ -135,7 +135,7 @@ def test_owners_that_diverge_are_refused_and_the_others_count() -> None:
         first = engine.first_weights()
         for number in (1, 2):
             made = engine.train(number, first, [0, 1, 2, 3])
-            good, refused = screen(made, engine.dimension)
+            good, refused = screen(made, engine.first_weights().size)
             assert refused == ((0, "not finite"), (1, "not finite"))
             assert set(good) == {2, 3}
             assert (good[2] == 1.0).all()  # sigma 0
@@ -145,8 +145,8 @@ def test_a_model_that_has_diverged_is_trained_and_scored_without_a_word(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     with LocalEngine(job(protection=Paper(16, 0.1, 1)), 1) as engine:
-        lost = np.full(engine.dimension, 1e300)
-        assert screen(engine.train(1, lost, [0, 3]), engine.dimension)[0] == {}
+        lost = np.full(engine.first_weights().size, 1e300)
+        assert screen(engine.train(1, lost, [0, 3]), engine.first_weights().size)[0] == {}
         assert not np.isfinite(engine.score(lost).loss)
     assert capfd.readouterr() == ("", "")
 

@@ -122,10 +122,6 @@ class Engine(Closing):
     apart.
     """
 
-    @property
-    def dimension(self) -> int:
-        return int(self.first_weights().size)
-
     @abstractmethod
     def first_weights(self) -> Weights:
         """The model that training starts from."""

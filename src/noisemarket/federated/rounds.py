@@ -200,7 +200,7 @@ def train(
             if begin is not None:
                 begin(number, owners)
             uploads = engine.train(number, state.weights, owners) if owners else {}
-            good, refused = screen(uploads, engine.dimension)
+            good, refused = screen(uploads, state.weights.size)
             if inspect is not None:
                 good, refused = refuse(inspect(number, state.weights, good), good, refused, uploads)
             weights, velocity = _moved(state, good, plan)

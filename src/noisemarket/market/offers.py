@@ -349,9 +349,9 @@ def settle(
     does a contract without one. ``batch`` is the number of contracts in a transaction, by default
     all.
     """
-    total, kept = sum(one.payment for one in verdicts), sum(one.kept for one in verdicts)
     size = batch or max(1, len(verdicts))
     steps = [verdicts[first : first + size] for first in range(0, max(1, len(verdicts)), size)]
+    kept, total = sum(one.kept for one in verdicts), sum(one.payment for one in verdicts)
     for step in steps:
         lines: list[NewEntry] = []
         for one in step:
