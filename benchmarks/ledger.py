@@ -85,7 +85,7 @@ def record(ledger: Ledger, job: str) -> tuple[float, float]:
     for number in range(1, ROUNDS + 1):
         ledger.append([entries.begun(job, number, CONTRACTS)])
         ledger.append(entries.delivered(one, number, statistic=1.0) for one in agreed)
-    settle(ledger, job, [Verdict(one.id, True, ROUNDS) for one in agreed])
+    settle(ledger, job, [Verdict(one, True, ROUNDS) for one in agreed])
     return agreed_after, time.process_time() - started - agreed_after
 
 

@@ -328,8 +328,8 @@ def test_what_cannot_be_locked(tmp_path: Path) -> None:
 
 def test_json_lines_have_one_user_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    with pytest.raises(BadInput, match=r"journal .*a cannot be used"):
-        JsonLines(path, "journal", "another job", create=False)
+    with pytest.raises(BadInput, match=r"journal .*folder cannot be used"):
+        JsonLines(tmp_path / "no" / "folder", "journal", "another job")
     assert names(tmp_path) == set()
     with JsonLines(path, "journal", "another job") as file:
         file.append({"a": 1}, [2])

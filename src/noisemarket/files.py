@@ -222,7 +222,6 @@ class JsonLines(Closing):
         field: str,
         user: str,
         *,
-        create: bool = True,
         durable: bool = True,
         last: bool = False,
         wait: bool = False,
@@ -231,7 +230,7 @@ class JsonLines(Closing):
         self._lock = exclusive(path, field, user, wait=wait)
         self._durable = durable
         try:
-            new = create and not path.exists()
+            new = not path.exists()
             if new:
                 path.touch(exist_ok=True)
             self._file = path.open("r+b", buffering=0)  # a failed write must not come later

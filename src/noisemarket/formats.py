@@ -8,7 +8,9 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "'")
 """How a text begins that spreadsheets compute; the apostrophe, so that ``text_of`` is exact."""
@@ -26,6 +28,10 @@ def infinite(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{value!r} is not a number")
     return float(value)
+
+
+Infinite = Annotated[float, BeforeValidator(infinite), PlainSerializer(finite)]
+"""A number that may be infinite, for pydantic: JSON has null for it."""
 
 
 def least_median_most(values: Sequence[float]) -> dict[str, float | None]:
@@ -69,16 +75,3 @@ def cell_of(value: object) -> object:
 def text_of(cell: str) -> str:
     """The text that ``cell_of`` made a cell of."""
     return cell[1:] if cell.startswith("'") and cell[1:].startswith(_FORMULA_STARTS) else cell
-
-
-def quoted(text: str) -> str:
-    """Quote a text for a hand-built CSV row.
-
-    Example:
-        >>> quoted("Smith, Jones")
-        '"Smith, Jones"'
-    """
-    cell = str(cell_of(text))
-    if "," in cell or '"' in cell or "\n" in cell or "\r" in cell:
-        return '"' + cell.replace('"', '""') + '"'
-    return cell

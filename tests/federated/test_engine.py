@@ -82,7 +82,7 @@ def named_memory(*processes: int) -> set[str]:
         found |= {path.name for path in Path("/dev/shm").glob(f"*-{pid}-*")}
         with contextlib.suppress(OSError):
             maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
-            found |= {line for line in maps if re.search("/dev/shm/[^/]+$", line)}
+            found |= {line for line in maps if re.search("/dev/shm/[^/ ]+$", line)}
     return found
 
 
@@ -135,7 +135,7 @@ def test_owners_that_diverge_are_refused_and_the_others_count() -> None:
         first = engine.first_weights()
         for number in (1, 2):
             made = engine.train(number, first, [0, 1, 2, 3])
-            good, refused = screen(made, engine.dimension)
+            good, refused = screen(made, engine.first_weights().size)
             assert refused == ((0, "not finite"), (1, "not finite"))
             assert set(good) == {2, 3}
             assert (good[2] == 1.0).all()  # sigma 0
@@ -145,8 +145,8 @@ def test_a_model_that_has_diverged_is_trained_and_scored_without_a_word(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     with LocalEngine(job(protection=Paper(16, 0.1, 1)), 1) as engine:
-        lost = np.full(engine.dimension, 1e300)
-        assert screen(engine.train(1, lost, [0, 3]), engine.dimension)[0] == {}
+        lost = np.full(engine.first_weights().size, 1e300)
+        assert screen(engine.train(1, lost, [0, 3]), engine.first_weights().size)[0] == {}
         assert not np.isfinite(engine.score(lost).loss)
     assert capfd.readouterr() == ("", "")
 
@@ -247,7 +247,7 @@ def test_a_worker_killed_while_it_starts_or_trains() -> None:
 def test_a_round_under_way_is_dropped_when_asked() -> None:
     looks = iter([False, False, True])
     engine = LocalEngine(job(protection=Endless()), 2, stop=lambda: next(looks, True))
-    with pytest.raises(Interrupted, match=r"^Stopped in the middle of a round\.$"):
+    with pytest.raises(Interrupted, match=r"^Stopped; what was finished is kept\.$"):
         engine.train(1, engine.first_weights(), [0, 1, 2, 3])
     assert not engine._processes.running
     with pytest.raises(NoisemarketError, match="closed"):

@@ -117,7 +117,7 @@ def test_parity_also_where_all_or_nobody_sells(tmp_path: Path, more: dict[str, A
     if {"payoff", "floors", "sizes"} & more.keys():
         assert {name for name, (saving, _) in sold(there).items() if saving > 0}
     if "sizes" in more:
-        asked = [PriceQuestion.read(*plain_of(one)) for one in second_questions(grid)]
+        asked = [PriceQuestion.read(*plain_of(one.content)) for one in second_questions(grid)]
         prices = {one.price for one in asked}
         assert len(prices) > 1, "each is asked about a price of its own"
 
@@ -140,7 +140,7 @@ def test_winners_costs_are_nowhere_on_the_curators_side(tmp_path: Path) -> None:
     files = [one for one in folder.rglob("*") if one.is_file() and "owners" not in one.parts]
     assert {"ledger.sqlite", "000001.npz", "traffic.json"} <= {one.name for one in files}
     assert [one.name for one in files if holds(one.read_bytes(), secrets)] == []
-    replies = [plain_of(one)[0]["message"] for one in grid.heard]
+    replies = [plain_of(one.content)[0]["message"] for one in grid.heard]
     fields = {"key", "stay", "signature", "receipt", "weights"}
     assert {name for one in replies for name in json.loads(str(one))} == fields
     assert not any(said.says(value) for value in own_weights.values())

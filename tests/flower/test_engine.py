@@ -106,7 +106,7 @@ def test_rubbish_absence_and_refusal_are_none_and_the_job_goes_on(
         rubbish(RecordDict({"arrays": ArrayRecord({"weights": broken})})), {}, "anna"
     )
     with engine_over(grid, order.job, NAMES, JOB, timeout=1) as engine:
-        assert engine.line.meet(0.1) == [0, 1, 2]
+        assert engine.line.present() == [0, 1, 2]
         first = engine.first_weights()
         made = engine.train(1, first, [0, 1, 2])
         assert made[0] is None
@@ -116,7 +116,7 @@ def test_rubbish_absence_and_refusal_are_none_and_the_job_goes_on(
         made = engine.train(2, first, [0, 1, 2])
         assert (made[0], made[1]) == (None, None)
         assert made[2] is not None
-        assert engine.line.meet(0.1) == [0, 2]
+        assert engine.line.present() == [0, 2]
     grid.nodes[100].app = rubbish(content(Update(np.ones(3, np.float32)).plain()))
     done = train_over(grid, order, NAMES, tmp_path / "run", timeout=1, wait=0.1)
     assert done.complete
@@ -128,7 +128,7 @@ def test_rubbish_absence_and_refusal_are_none_and_the_job_goes_on(
 def test_another_sigma_than_the_owners_is_refused(order: Order, owners: Owners) -> None:
     order.job.sigma[0] = 0.01  # the curator would like less noise than was contracted
     with engine_over(grid_of(owners), order.job, NAMES, JOB, timeout=1) as engine:
-        engine.line.meet(0.1)
+        engine.line.present()
         made = engine.train(1, engine.first_weights(), [0, 1])
     assert made[0] is None
     assert made[1] is not None
@@ -139,11 +139,11 @@ def test_a_node_that_comes_back_under_another_number_is_met_again(
 ) -> None:
     grid = grid_of(owners, named=False)
     with engine_over(grid, order.job, NAMES, JOB, timeout=1, insecure=True) as engine:
-        assert engine.line.meet(0.1) == [0, 1, 2]
+        assert engine.line.present() == [0, 1, 2]
         back = grid.nodes.pop(101)
-        assert engine.line.meet(0.1) == [0, 2]
+        assert engine.line.present() == [0, 2]
         grid.nodes[555] = back
-        assert engine.line.meet(0.1) == [0, 1, 2]
+        assert engine.line.present() == [0, 1, 2]
         assert engine.train(1, engine.first_weights(), [1])[1] is not None
 
 
@@ -152,17 +152,17 @@ def test_nobody_takes_the_place_of_an_owner(order: Order, owners: Owners) -> Non
     where nodes are known by their keys, none that has no name."""
     grid = grid_of(owners, named=False)
     with engine_over(grid, order.job, NAMES, JOB, timeout=1) as engine:
-        assert engine.line.meet(0.1) == []
+        assert engine.line.present() == []
         assert grid.sent == []
     with engine_over(grid, order.job, NAMES, JOB, timeout=1, insecure=True) as engine:
-        engine.line.meet(0.1)
+        engine.line.present()
         grid.nodes[600] = Node(owner_app(small), owners["bob"])
         grid.nodes[601] = Node(owner_app(small), owners["bob"], "mallory")
-        engine.line.meet(0.1)
+        engine.line.present()
         assert engine.line.known["bob"] == 101
     fresh = ProcessGrid({601: grid.nodes[601]})
     with engine_over(fresh, order.job, NAMES, JOB, timeout=1) as engine:
-        assert engine.line.meet(0.1) == []
+        assert engine.line.present() == []
 
 
 @pytest.mark.parametrize("downsampling", ["pool", "stride"])

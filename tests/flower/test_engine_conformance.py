@@ -30,7 +30,7 @@ class TestFlower(EngineConformance):
                 for number, (name, config) in enumerate(configs.items(), start=100)
             }
             engine = engine_over(ProcessGrid(nodes), order.job, NAMES, order.fingerprint)
-            assert engine.line.meet(0.0) == [0, 1, 2, 3]
+            assert engine.line.present() == [0, 1, 2, 3]
             return engine
 
         return make

@@ -15,7 +15,6 @@ from tests.conformance.channel_suite import ChannelConformance, Open
 from tests.flower.market_common import BOUNDS, grid_of
 
 from noisemarket.flower.flower_channel import Bounds, FlowerChannel, _reply
-from noisemarket.flower.records import Part
 from noisemarket.market.channel import Channel
 from noisemarket.market.run_folder import MarketFolder
 from noisemarket.owner.owner_messages import Refused, Reply, Train, Update
@@ -48,11 +47,11 @@ def test_only_an_array_is_taken_for_an_upload(sent: bytes) -> None:
 
     def reply(sent: bytes) -> Reply:
         record = ArrayRecord({"weights": Array("float32", (3,), SType.NUMPY, sent)})
-        return _reply(question, Part(RecordDict({"config": said, "arrays": record})))
+        return _reply(question, RecordDict({"config": said, "arrays": record}))
 
     assert isinstance(reply(saved(np.save, arr=np.zeros(3))), Update)
     assert reply(sent) == Refused("unusable answers")
-    assert _reply(question, Part(RecordDict({"config": said}))) == Refused("unusable answers")
+    assert _reply(question, RecordDict({"config": said})) == Refused("unusable answers")
 
 
 class TestFlowerChannel(ChannelConformance):

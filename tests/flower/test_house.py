@@ -126,7 +126,7 @@ def test_a_house_that_answers_nonsense_or_for_others_moves_nothing(tmp_path: Pat
         if message.metadata.message_type == "query.key":
             parts = apart(reply.content)
             assert parts is not None
-            said = {"0" if name == "1" else name: one.content for name, one in parts.items()}
+            said = {"0" if name == "1" else name: one for name, one in parts.items()}
             reply.content = together(said)
         return reply
 
@@ -146,7 +146,7 @@ def test_parts_come_apart_as_they_were_put_together() -> None:
     back = apart(content)
     assert back is not None
     assert [refusal(back[name]) for name in "abc"] == [None, None, "no"]
-    assert back["b"].content["config"] == shared
+    assert back["b"]["config"] == shared
     assert apart(parts["a"]) is None
     for plans in (["{}"], ["no", "{}"], ['{"config": "9"}', "{}"], ["[1]", "{}"], 5):
         broken = RecordDict({"house": ConfigRecord({"owners": ["a", "b"], "records": plans})})

@@ -13,7 +13,8 @@ from tests.flower.conftest import ProcessGrid
 from tests.flower.market_common import NAMES, grid_of, make_scenario
 
 from noisemarket.errors import BadInput
-from noisemarket.flower.flower_channel import Bounds, Line, WorkersDied
+from noisemarket.flower.flower_channel import Bounds, FlowerChannel, WorkersDied
+from noisemarket.market.run_folder import MarketFolder
 
 pytestmark = pytest.mark.process
 
@@ -26,8 +27,8 @@ def grid(tmp_path: Path) -> ProcessGrid:
     return grid_of(make_scenario(tmp_path / "run"), tmp_path / "run")
 
 
-def line_to_all(grid: ProcessGrid, **settings: Any) -> Line:
-    line = Line(grid, NAMES, Bounds(insecure=True, **settings))
+def line_to_all(grid: ProcessGrid, **settings: Any) -> FlowerChannel:
+    line = FlowerChannel(grid, NAMES, MarketFolder(Path()), Bounds(insecure=True, **settings))
     line.known = {name: FIRST + place for place, name in enumerate(NAMES)}
     return line
 
@@ -49,7 +50,7 @@ def test_a_silent_owner_makes_room_when_its_time_is_over(grid: ProcessGrid) -> N
 
     grid.push_messages = lose_first  # type: ignore[method-assign]
     line = line_to_all(grid, timeout=0.6, at_once=1)
-    assert list(line.ask("query.hello", hello())) == NAMES[1:]
+    assert list(line.send("query.hello", hello())) == NAMES[1:]
     (seen,) = line.traffic
     assert (seen.sent, seen.answered) == (len(NAMES), len(NAMES) - 1)
 
@@ -72,7 +73,7 @@ def test_owners_that_are_asked_later_have_as_long_as_the_others(
 
     grid.push_messages, grid.pull_messages = note, in_time  # type: ignore[method-assign]
     line = line_to_all(grid, timeout=2.5, at_once=at_once)
-    assert sorted(line.ask("query.hello", hello())) == NAMES
+    assert sorted(line.send("query.hello", hello())) == NAMES
 
 
 @pytest.mark.parametrize(("simulated", "longest"), [(False, 60.0), (True, 600.0)])
@@ -82,17 +83,18 @@ def test_a_simulated_node_may_take_long_to_start(
     """Elsewhere a node that never says who it is must not hold up the others."""
     for node in grid.nodes.values():
         node.name = ""
-    line = Line(grid, NAMES, Bounds(insecure=True, simulated=simulated))
-    assert line.meet(0.0) == [0, 1, 2]
+    bounds = Bounds(insecure=True, simulated=simulated)
+    line = FlowerChannel(grid, NAMES, MarketFolder(Path()), bounds)
+    assert line.present() == [0, 1, 2]
     assert {message.metadata.ttl for message in grid.sent} == {longest}
 
 
 @pytest.mark.parametrize("value", [-1, 2.5, True])
 def test_whoever_opens_the_line_cannot_ask_a_wrong_number_at_once(
-    value: Any, grid: ProcessGrid
+    value: Any,
 ) -> None:
     with pytest.raises(BadInput, match="give a whole number of owners"):
-        Line(grid, NAMES, Bounds(at_once=value))
+        Bounds(at_once=value)
 
 
 @pytest.mark.parametrize("simulated", [False, True])

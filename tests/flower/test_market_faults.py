@@ -288,7 +288,7 @@ def test_a_wrong_signature_is_no_signature(tmp_path: Path) -> None:
     def forged(message: Message, number: int) -> Message:
         reply = honest(message, number)
         if message.metadata.message_type == "query.contract":
-            good = said.Signature.read(*plain_of(reply)).signature
+            good = said.Signature.read(*plain_of(reply.content)).signature
             bad = said.Signature(("1" if good[0] != "1" else "2") + good[1:])
             return Message(content_of(bad.plain()), reply_to=message)
         return reply

@@ -79,7 +79,7 @@ class Offered:
         return Receipt.of(self.curator, self.contract, stage, Head(7, "7" * 64), paid)
 
     def signature(self) -> str:
-        return Signature.read(*plain_of(self.offer(self.contract))).signature
+        return Signature.read(*plain_of(self.offer(self.contract).content)).signature
 
 
 def stop_at_offers(scenario: Scenario, folder: Path) -> Offered:
@@ -96,7 +96,7 @@ def stop_at_offers(scenario: Scenario, folder: Path) -> Offered:
     grid.push_messages = cut  # type: ignore[method-assign]
     with pytest.raises(Cut) as caught:
         hold_market(grid, scenario, folder, lambda line: None, Bounds(30, wait=0.2))
-    asked = ContractOffer.read(*plain_of(caught.value.args[0]))
+    asked = ContractOffer.read(*plain_of(caught.value.args[0].content))
     contract, plan = asked.contract, asked.plan
     assert contract.owner == "0"
     key = KeyPair.load(folder / "curator")
@@ -415,7 +415,7 @@ def test_an_owner_shows_its_receipt_to_a_curator_whose_ledger_was_put_back(
     def answer(head: Head) -> Receipt:
         receipt = Receipt.of(offered.curator, contract, "signed", head)
         reply = offered.say(ContractSigned(both, receipt))
-        return Countersigned.read(*plain_of(reply)).receipt
+        return Countersigned.read(*plain_of(reply.content)).receipt
 
     late = Head(12, "a" * 64)
     for head in (Head(9, "9" * 64), late, late):
@@ -435,7 +435,7 @@ def test_a_message_that_comes_again_gets_the_reply_that_it_got(offered: Offered)
     replies = [offered.node.answer(message, 100) for message in offered.messages]
     again = [offered.node.answer(message, 100) for message in offered.messages]
     for one, other in zip(replies, again, strict=True):
-        first, second = (Proposals.read(*plain_of(reply)).batch for reply in (one, other))
+        first, second = (Proposals.read(*plain_of(reply.content)).batch for reply in (one, other))
         assert np.array_equal(first.proposals, second.proposals)
         assert np.array_equal(first.signed, second.signed)
     assert place.read_bytes() == before
@@ -453,7 +453,7 @@ def test_a_game_of_another_version_is_declined_in_words(offered: Offered, name: 
 
 def test_another_message_in_its_place_is_refused(offered: Offered) -> None:
     """Else a curator could ask an owner's player what it would have done."""
-    asked = Quotes.read(*plain_of(offered.messages[3]))
+    asked = Quotes.read(*plain_of(offered.messages[3].content))
     invitation, sheet = asked.invitation, asked.batch
     turned = QuoteBatch(sheet.first, (sheet.quotes + 1) % 7, sheet.signs)
     reply = offered.say(Quotes(invitation, turned))
@@ -472,7 +472,7 @@ def agent_and_quotes(
     """A new owner's agent, and the first quotes to it."""
     folder = tmp_path / "owner"
     folder.mkdir(mode=0o700)
-    asked = Quotes.read(*plain_of(standing.messages[0]))
+    asked = Quotes.read(*plain_of(standing.messages[0].content))
     invitation, sheet = asked.invitation, asked.batch
     own = OwnerFolder("0", folder)
     own.keep_private(NUMBERS)
@@ -555,7 +555,7 @@ def test_an_invitation_that_cannot_be_read_is_refused(text: str) -> None:
 
 
 def test_an_invitation_is_checked_part_by_part(offered: Offered) -> None:
-    asked = Quotes.read(*plain_of(offered.messages[0]))
+    asked = Quotes.read(*plain_of(offered.messages[0].content))
     invitation, _ = asked.invitation, asked.batch
     good = json.loads(invitation.to_json())
     assert GameInvitation.from_json(json.dumps(good)) == invitation

@@ -107,7 +107,7 @@ def test_after_the_settlement_an_owner_trains_no_more(tmp_path: Path) -> None:
     hold(grid, scenario, folder)
     asked = [one for one in grid.sent if one.metadata.message_type == "train"][-1]
     number = asked.metadata.dst_node_id
-    first = replace(Train.read(*plain_of(asked)), round_number=1)
+    first = replace(Train.read(*plain_of(asked.content)), round_number=1)
     again = Message(content(first.plain()), number, first.kind)
     reply = grid.nodes[number].answer(again, number)
     assert reply.error.reason == "the job is settled"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +80,7 @@ class FlowerEngine(ChannelEngine):
         self, grid: Grid, names: Sequence[str], bounds: Bounds, job: Job, job_id: str
     ) -> None:
         channel = FlowerChannel(grid, names, MarketFolder(Path()), bounds)
-        self.line = channel.line
+        self.line = channel
         super().__init__(channel, job, job_id)
 
 
@@ -87,6 +88,14 @@ def engine_over(
     grid: Grid, job: Job, names: Sequence[str], job_id: str, **bounds: Any
 ) -> FlowerEngine:
     return FlowerEngine(grid, names, Bounds(**bounds), job, job_id)
+
+
+def meet(channel: FlowerChannel, wait: float, at_least: int) -> list[int]:
+    """The owners that are there, once there are so many or the wait is over."""
+    end = time.monotonic() + wait
+    while len(here := list(channel.present())) < at_least and time.monotonic() < end:
+        time.sleep(0.25)
+    return here
 
 
 def train_over(
@@ -105,10 +114,10 @@ def train_over(
     line, wait = engine.line, engine.line.bounds.wait
     state = checkpoint.load() or State.first(engine.first_weights())
     with JournalledAccountant(path / "privacy.journal", order.budgets) as accountant:
-        show(f"{len(line.meet(wait))} of {len(names)} owners are here.")
+        show(f"{len(meet(line, wait, len(names)))} of {len(names)} owners are here.")
 
         def present(number: int) -> list[int]:
-            if not (here := line.meet(wait, at_least=1)):
+            if not (here := meet(line, wait, 1)):
                 raise NoisemarketError("No owner is here.")
             return here
 

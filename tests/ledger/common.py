@@ -102,7 +102,7 @@ class Job:
     def verdicts(self, broken: Sequence[str] = ()) -> list[Verdict]:
         return [
             Verdict(
-                document.id,
+                document,
                 document.owner not in broken,
                 document.rounds - (document is self.contracts[-1]),
                 {"p_value": 0.25},

@@ -156,7 +156,7 @@ class LedgerConformance:
         job = Job.of([f"o{number}" for number in range(owners)], rounds=1, payment=0)
         ledger.append([*job.opening(), *job.signing()])
         ledger.append([entries.delivered(one, 1) for one in job.contracts])
-        settle(ledger, job.name, [Verdict(one.id, True, 1) for one in job.contracts])
+        settle(ledger, job.name, [Verdict(one, True, 1) for one in job.contracts])
         assert len(list(queries.contracts(ledger))) == owners
         assert verify(ledger).contracts_paid == owners
 
@@ -314,8 +314,7 @@ class LedgerConformance:
 
     def test_a_second_settlement_changes_nothing(self, ledger: Ledger, job: Job) -> None:
         head = ledger.head()
-        again = settle(ledger, job.name, job.verdicts(broken=["north"]), batch=1)
-        assert again.total == 16_666_666
+        settle(ledger, job.name, job.verdicts(broken=["north"]), batch=1)
         assert ledger.head() == head
 
     @pytest.mark.parametrize("batch", [None, 1])
@@ -336,15 +335,8 @@ class LedgerConformance:
             settle(ledger, job.name, [good[0], replace(good[1], delivered=1)], batch=1)
         assert [each.state for each in queries.contracts(ledger)] == ["paid", "signed"]
         verify(ledger)
-        assert settle(ledger, job.name, good, batch=1).total == 16_666_666
+        settle(ledger, job.name, good, batch=1)
         assert story(ledger) == self._settled_alone(job)
-
-    @pytest.mark.parametrize("batch", [0, -1])
-    def test_a_batch_is_of_one_contract_at_least(self, ledger: Ledger, batch: int) -> None:
-        job = Job.of()
-        job.begin(ledger)
-        with pytest.raises(BadInput, match="give at least 1"):
-            settle(ledger, job.name, job.verdicts(), batch=batch)
 
     def test_nothing_follows_the_settlement(self, ledger: Ledger, job: Job) -> None:
         late = contract(nonce="late")
@@ -359,11 +351,11 @@ class LedgerConformance:
         ledger.append([entries.offered(lapsed)])
         good = job.verdicts()
         for wrong, said in (
-            (good[:1], "every signed"),
-            ([*good, good[0]], "one verdict"),
-            ([*good, Verdict(lapsed.id, True, 0)], "no such"),
+            (good[:1], "still open: 1"),
+            ([*good, good[0]], "other than what was paid"),
+            ([*good, Verdict(lapsed, True, 0)], "offered, not signed"),
         ):
-            with pytest.raises(BadInput, match=said):
+            with pytest.raises(LedgerConflict, match=said):
                 settle(ledger, job.name, wrong)
         with pytest.raises(LedgerConflict, match="counts 1 rounds"):
             settle(ledger, job.name, [replace(good[0], delivered=1), good[1]])

@@ -131,7 +131,7 @@ def test_names_are_shown_as_they_are(run: Run, tmp_path: Path, name: str) -> Non
     with open_ledger(tmp_path, clock=lambda: NOW, curator=key("curator")) as ledger:
         ledger.append([*job.opening(), *job.signing()])
         ledger.append([entries.refused(one, 1, f"reason {name}")])
-        settle(ledger, job.name, [Verdict(one.id, False, 0, {"reason": name})])
+        settle(ledger, job.name, [Verdict(one, False, 0, {"reason": name})])
     for command in (("ls",), ("show", one.id), ("statement", name)):
         code, out, err = run(command[0], str(tmp_path), *command[1:])
         assert (code, err) == (0, "")
@@ -201,7 +201,7 @@ def test_a_refused_upload_costs_privacy_and_brings_nothing(run: Run, tmp_path: P
         ledger.append([*job.opening(), *job.signing()])
         ledger.append([entries.delivered(one, 1), entries.delivered(one, 2)])
         ledger.append([entries.refused(one, 3, "not finite")])
-        settle(ledger, job.name, [Verdict(one.id, True, 2)])
+        settle(ledger, job.name, [Verdict(one, True, 2)])
     _, out, _ = run("statement", str(tmp_path), "north", "--json")
     (said,) = json.loads(out)["contracts"]
     assert said["rho_total"] == pytest.approx(0.006)

@@ -177,7 +177,7 @@ class FarEngine(SerialEngine):
         uploads = super().train(round_number, weights, owners)
         for owner, length in ((0, 60.0), (1, 5.0)):
             if owner in uploads:
-                more = np.float32(length / math.sqrt(self.dimension))
+                more = np.float32(length / math.sqrt(self.first_weights().size))
                 uploads[owner] = uploads[owner] + more  # type: ignore[operator]
         return uploads
 
@@ -243,7 +243,7 @@ def test_the_watch_remembers_in_plain_json(images: Path, tmp_path: Path) -> None
     assert [finding[:3] for finding in told] == [(3, 1, "too little noise")]
     again = UploadInspector(
         watch._contracts, 1e-3, 30, SIZE, state=json.loads(json.dumps(watch.state())),
-        arrays={name: array.copy() for name, array in watch.arrays().items()},
+        arrays={name: array.copy() for name, array in watch.arrays.items()},
     )  # fmt: skip
     assert again.accused == watch.accused
     assert again.present() == watch.present() == [0, 1, 2]
@@ -340,14 +340,13 @@ def test_faults_happen_in_their_rounds_only(images: Path, tmp_path: Path) -> Non
     plain = SerialEngine(job)
     weights = plain.first_weights()
     with FaultyEngine(SerialEngine(job), faults, job) as engine:
-        assert engine.dimension == plain.dimension
         assert engine.score(weights) == plain.score(weights)
         for number in (1, 2, 3):
             honest = plain.train(number, weights, range(4))
             sent = engine.train(number, weights, range(4))
             assert (sent[1] is None) == (number == 1)
             assert np.isnan(sent[0]).all() == (number == 2)  # type: ignore[arg-type]
-            assert (len(sent[3]) < plain.dimension) == (number == 3)  # type: ignore[arg-type]
+            assert (len(sent[3]) < weights.size) == (number == 3)  # type: ignore[arg-type]
             added = sent[2] - honest[2]  # type: ignore[operator]
             assert np.std(added) == pytest.approx(job.sigma[2] * math.sqrt(1.25), rel=0.1)
         assert set(engine.train(1, weights, [2])) == {2}

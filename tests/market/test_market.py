@@ -200,8 +200,8 @@ def test_done_again_is_done_once(done: Done, images: Path) -> None:
 def test_a_second_settlement_pays_nothing(done: Done) -> None:
     folder, _, outcome = done
     with open_ledger(folder, curator=KeyPair.load(folder / "curator")) as ledger:
-        ids = [one.contract.id for one in contracts(ledger)]
-        same = [Verdict(one, True, ROUNDS, account(ledger, one).evidence) for one in ids]
+        agreed = [one.contract for one in contracts(ledger)]
+        same = [Verdict(one, True, ROUNDS, account(ledger, one.id).evidence) for one in agreed]
         head = ledger.head()
         settle(ledger, job_name(folder), same)
         assert ledger.head() == head

@@ -95,13 +95,13 @@ def test_the_cap_holds_across_restarts(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     charged = 0
     while True:
-        with JournalledAccountant(path, BUDGETS if not charged else None) as accountant:
+        with JournalledAccountant(path, BUDGETS) as accountant:
             if not accountant.may_start(0):
                 break
             accountant.charge(0, 1)
             charged += 1
     assert charged == int(0.1 / RHO)
-    with JournalledAccountant(path) as accountant:
+    with JournalledAccountant(path, BUDGETS) as accountant:
         with pytest.raises(BudgetSpent):
             accountant.charge(0, 2)
         assert accountant.spent(0) <= 0.1
@@ -115,8 +115,8 @@ def test_a_killed_process_leaves_its_charges(tmp_path: Path) -> None:
     fill(path)
     code = f"""
 import os, signal
-from noisemarket.privacy.accountant import JournalledAccountant
-accountant = JournalledAccountant({str(path)!r})
+from noisemarket.privacy.accountant import JournalledAccountant, read_journal
+accountant = JournalledAccountant({str(path)!r}, read_journal({str(path)!r}).budgets)
 accountant.charge(0, 7, None, "last words")
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -142,9 +142,8 @@ def test_caps_cannot_change_under_way(tmp_path: Path) -> None:
 def test_foreign_files_stay_as_they_are(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "journal"
     path.write_bytes(content)
-    for budgets in (BUDGETS, None):
-        with pytest.raises(BadInput, match="not a privacy journal"):
-            JournalledAccountant(path, budgets)
+    with pytest.raises(BadInput, match="not a privacy journal"):
+        JournalledAccountant(path, BUDGETS)
     with pytest.raises(BadInput, match="not a privacy journal"):
         read_journal(path)
     assert path.read_bytes() == content
@@ -184,8 +183,6 @@ def test_blank_blocks_after_a_power_cut_are_dropped(tmp_path: Path) -> None:
 
 def test_missing_files(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="cannot be used"):
-        JournalledAccountant(tmp_path / "none")
-    with pytest.raises(BadInput, match="cannot be used"):
         JournalledAccountant(tmp_path / "no" / "folder", BUDGETS)
     with pytest.raises(BadInput, match="cannot be used"):
         read_journal(tmp_path / "none")
@@ -211,11 +208,12 @@ def test_a_full_disk_stops_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.process
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "journal"
+    fill(path)
     code = f"""
 from noisemarket.errors import BadInput
-from noisemarket.privacy.accountant import JournalledAccountant
+from noisemarket.privacy.accountant import JournalledAccountant, read_journal
 try:
-    JournalledAccountant({str(path)!r})
+    JournalledAccountant({str(path)!r}, read_journal({str(path)!r}).budgets)
 except BadInput as problem:
     print(problem)
 """

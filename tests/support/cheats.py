@@ -149,10 +149,6 @@ class FaultyEngine(Engine):
         self._records: dict[tuple[int, int, bool], Records] = {}
         self._trainer = OwnerTrainer(job.model(job.seed), job.protection, job.seed)
 
-    @property
-    def dimension(self) -> int:
-        return self._engine.dimension
-
     def first_weights(self) -> Weights:
         return self._engine.first_weights()
 

@@ -22,6 +22,7 @@ from noisemarket.federated.models.model import Flat, Model, ModelMaker
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Protection, Upload
 from noisemarket.files import Closing, digest
+from noisemarket.formats import Infinite
 from noisemarket.privacy.noise import KeyedNoise, NoiseSource, SecureNoise, SimulatedNoise
 
 Weights = NDArray[np.float64]
@@ -93,7 +94,7 @@ class Score:
     """Accuracy on the test images in per cent, and mean loss: infinite or NaN after divergence."""
 
     accuracy: float
-    loss: float
+    loss: Infinite
 
 
 def single_precision(weights: NDArray[Any]) -> Flat:
@@ -120,10 +121,6 @@ class Engine(Closing):
     The same job gives the same bits from every engine and any number of workers, secure noise
     apart.
     """
-
-    @property
-    def dimension(self) -> int:
-        return int(self.first_weights().size)
 
     @abstractmethod
     def first_weights(self) -> Weights:

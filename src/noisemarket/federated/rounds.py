@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,13 +11,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.aggregation import aggregate
 from noisemarket.federated.engine import Engine, Job, Score, Weights, at_model
 from noisemarket.federated.protections import Upload
 from noisemarket.files import load_arrays, save_arrays
-from noisemarket.formats import finite
 from noisemarket.privacy.accountant import Accountant, Charge
 from noisemarket.privacy.noise import NoiseSource, round_noise
 
@@ -57,11 +56,11 @@ class RoundResult:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON, with null for a loss that is not finite."""
-        scores = {"score": self.score, "averaged": self.averaged}
-        return vars(self) | {
-            name: score and {"accuracy": score.accuracy, "loss": finite(score.loss)}
-            for name, score in scores.items()
-        }
+        values: dict[str, Any] = _RESULT.dump_python(self, mode="json")
+        return values
+
+
+_RESULT = TypeAdapter(RoundResult)
 
 
 @dataclass
@@ -143,15 +142,7 @@ class Checkpoint:
 
 def read_result(line: Mapping[str, Any]) -> RoundResult:
     """A round's result from what ``to_dict`` made of it."""
-    averaged = None if line["averaged"] is None else _score(line["averaged"])
-    refused = tuple((int(owner), str(why)) for owner, why in line["refused"])
-    delivered = tuple(map(int, line["delivered"]))
-    fields = {"averaged": averaged, "refused": refused, "delivered": delivered}
-    return RoundResult(**{**line, "score": _score(line["score"]), **fields})
-
-
-def _score(values: Mapping[str, Any]) -> Score:
-    return Score(values["accuracy"], math.inf if values["loss"] is None else values["loss"])
+    return _RESULT.validate_python(line)
 
 
 @dataclass(frozen=True)
@@ -209,7 +200,7 @@ def train(
             if begin is not None:
                 begin(number, owners)
             uploads = engine.train(number, state.weights, owners) if owners else {}
-            good, refused = screen(uploads, engine.dimension)
+            good, refused = screen(uploads, state.weights.size)
             if inspect is not None:
                 good, refused = refuse(inspect(number, state.weights, good), good, refused, uploads)
             weights, velocity = _moved(state, good, plan)

@@ -50,7 +50,7 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
     def mod(message: Message, context: Context, call_next: Call) -> Message:
         @public_errors
         def protected(message: Message, context: Context) -> Message:
-            if not (config := config_of(message)):
+            if not (config := config_of(message.content)):
                 raise Declined("the message has no config")
             task = Train(*_round_of(config), np.empty(0))
             folder = OwnerFolder.of(context.node_config)

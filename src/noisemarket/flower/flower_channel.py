@@ -1,13 +1,13 @@
 """The channel over Flower: a question to an owner is a message to its SuperNode.
 
-``Line`` knows which owners are online and carries messages to each; ``owner_messages`` says what is
-in them. Owners that are away, too late, that decline or answer what cannot be read do not stop the
-others.
+``owner_messages`` says what is in a message. Owners that are away, too late, that decline or answer
+what cannot be read do not stop the others.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +23,6 @@ from noisemarket.federated.engine import Job, Score, Weights, score_of
 from noisemarket.files import digest, write_json
 from noisemarket.flower.records import (
     HELLO,
-    Said,
     apart,
     array_record,
     config_of,
@@ -42,7 +41,7 @@ from noisemarket.owner.owner_messages import PROTOCOL, Question, Refused, Reply
 if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
-_POLL = 0.25
+TRAFFIC = "traffic.json"
 _SHORTEST, _LONGEST, _OF_WAIT = 0.1, 0.5, 0.05
 """Answers are looked for after a twentieth of the time they have taken so far, within bounds: a
 look costs the SuperLink more than the ServerApp."""
@@ -97,19 +96,27 @@ class Bounds:
             raise BadInput("at-once", self.at_once, remedy)
 
 
-class Line:
-    """The curator's line to the SuperNodes of a job's owners. A node is the owner under whose name
-    its key was registered, or a house: then ``houses`` says which owners it serves."""
+class FlowerChannel(Channel):
+    """Owners over a line to their SuperNodes, inside a ServerApp.
+
+    A node is the owner under whose name its key was registered, or a house: the file ``houses``
+    lists which SuperNodes serve several owners, if any do.
+    """
 
     def __init__(
         self,
         grid: Grid,
         names: Sequence[str],
+        folder: MarketFolder,
         bounds: Bounds | None = None,
-        houses: Mapping[str, Sequence[str]] | None = None,
+        houses: Path | None = None,
     ) -> None:
-        self._grid, self.names = grid, list(names)
-        self.bounds, self._listed = bounds or Bounds(), houses or {}
+        self._grid, self.names, self._folder = grid, list(names), folder.curator
+        self.bounds = bounds or Bounds()
+        self.patience, self.journal = self.bounds.wait, folder.curator / JOURNAL
+        self.here = self.bounds.simulated
+        self._job: Job | None = None
+        self._house_file = houses
         self._houses: set[int] = set()  # nodes that serve several owners
         self.known: dict[str, int] = {}
         """Flower's number of the node of each owner that was ever seen; owners may share one."""
@@ -118,22 +125,61 @@ class Line:
         """What each owner that declined said last."""
         self._unknown: dict[int, int] = {}  # nodes that did not say who they are: how often
 
-    def meet(self, timeout: float = 120.0, *, at_least: int | None = None) -> list[int]:
-        """Wait until the owners are there, by default all; gives the indices of those that are."""
-        end = time.monotonic() + timeout
-        wanted = len(self.names) if at_least is None else at_least
-        while len(here := self._look_round()) < wanted and time.monotonic() < end:
-            time.sleep(_POLL)
+    def ask(
+        self, questions: Mapping[int, Question], timeout: float | None = None
+    ) -> dict[int, Reply]:
+        if not questions:
+            return {}
+        names, first = self.names, next(iter(questions.values()))
+        contents = {names[index]: one for index, one in _contents(questions).items()}
+        self.declined.clear()
+        number = str(getattr(first, "round_number", ""))
+        said = self.send(first.kind, contents, timeout=timeout, group=number)
+        replies: dict[int, Reply] = {}
+        for index, question in questions.items():
+            if names[index] in said:
+                replies[index] = _reply(question, said[names[index]])
+            elif names[index] in self.declined:
+                replies[index] = Refused(self.declined[names[index]])
+        return replies
+
+    @cached_property
+    def _listed(self) -> Mapping[str, Sequence[str]]:
+        """The owners of each house; read once the job's folder is held."""
+        return read_houses(self._house_file, self.names) if self._house_file else {}
+
+    def present(self) -> Collection[int]:
+        here = self._look_round()
         return [owner for owner, name in enumerate(self.names) if name in here]
 
-    def ask(
+    def prepare(self, order: Order, job: str) -> Order:
+        if order.job.noise != "secure":
+            return order
+        # Asked again from the same model, owners send the same bits. The curator knows nothing of
+        # their noise, but when it is the same: this key gives releases names for its own account.
+        names = digest(b"names of releases", job.encode())
+        return replace(order, job=replace(order.job, noise_key=names))
+
+    def start_training(self, job: Job) -> None:
+        if len(self.names) != len(job):
+            raise NoisemarketError(f"{len(job)} owners in the job, but {len(self.names)} names.")
+        self._job = job
+
+    def score(self, weights: Weights) -> Score:
+        assert self._job is not None
+        return score_of(self._job.model(self._job.seed), weights, self._job.data)
+
+    def settled(self) -> None:
+        write_json(self._folder / TRAFFIC, [asdict(one) for one in self.traffic])
+
+    def send(
         self,
         kind: str,
         contents: Mapping[str, RecordDict],
         *,
         timeout: float | None = None,
         group: str = "",
-    ) -> dict[str, Said]:
+    ) -> dict[str, RecordDict]:
         """Send each owner a message and collect what comes in time; a late owner does not act on
         it."""
         homes: dict[int, list[str]] = {}
@@ -146,14 +192,14 @@ class Line:
             else contents[names[0]]
             for number, names in homes.items()
         }
-        longest = self.bounds.timeout if timeout is None else timeout
-        answers: dict[str, Said] = {}
+        longest = min(self.bounds.timeout, math.inf if timeout is None else timeout)
+        answers: dict[str, RecordDict] = {}
         for number, reply in self._exchange(kind, asked, longest, group).items():
             if number not in self._houses:
                 answers[homes[number][0]] = reply
                 continue
             with contextlib.suppress(Declined):
-                parts = apart(reply.content) or {}
+                parts = apart(reply) or {}
                 for name in [one for one in homes[number] if one in parts]:
                     if (why := refusal(parts[name])) is None:
                         answers[name] = parts[name]
@@ -163,13 +209,13 @@ class Line:
 
     def _exchange(
         self, kind: str, contents: Mapping[int, RecordDict], timeout: float, group: str = ""
-    ) -> dict[int, Message]:
+    ) -> dict[int, RecordDict]:
         if not contents:
             return {}
         start = time.monotonic()
         left = list(contents.items())
         waiting: dict[str, tuple[int, float]] = {}  # messages out: to whom, and since when
-        answers: dict[int, Message] = {}
+        answers: dict[int, RecordDict] = {}
         while left or waiting:
             room = max(0, (self.bounds.at_once or len(contents)) - len(waiting))
             going, left = left[:room], left[room:]
@@ -187,14 +233,14 @@ class Line:
                 if reply.has_error():
                     self._note_error(kind, number, reply.error.reason or "no reason given")
                 else:
-                    answers[number] = reply
+                    answers[number] = reply.content
             for name in late:
                 waiting.pop(name, None)
             if waiting:
                 waited = time.monotonic() - start
                 time.sleep(min(_LONGEST, max(_SHORTEST, _OF_WAIT * waited)))
         took = time.monotonic() - start
-        out, back = _bytes(contents.values()), _bytes(one.content for one in answers.values())
+        out, back = _bytes(contents.values()), _bytes(answers.values())
         self.traffic.append(Traffic(kind, len(contents), len(answers), out, back, took))
         return answers
 
@@ -231,7 +277,7 @@ class Line:
         longest = self.bounds.timeout if self.bounds.simulated else min(60.0, self.bounds.timeout)
         said = self._exchange(HELLO, strangers, longest)
         for number in strangers:
-            config = config_of(said.get(number))
+            config = config_of(said.get(number, RecordDict()))
             house = config.get("owners")
             named = house if isinstance(house, list) else [config.get("owner")]
             free = [n for n in self.names if n in named and self.known.get(n) not in online]
@@ -252,78 +298,7 @@ def _bytes(contents: Iterable[RecordDict]) -> int:
     return sum(record.count_bytes() for content in contents for record in content.values())
 
 
-TRAFFIC = "traffic.json"
-
-
-class FlowerChannel(Channel):
-    """Owners over a line to their SuperNodes, inside a ServerApp. ``houses`` is the file that lists
-    which SuperNodes serve several owners, if any do."""
-
-    def __init__(
-        self,
-        grid: Grid,
-        names: Sequence[str],
-        folder: MarketFolder,
-        bounds: Bounds | None = None,
-        houses: Path | None = None,
-    ) -> None:
-        self._grid, self._names, self._bounds = grid, list(names), bounds or Bounds()
-        self._houses, self._folder = houses, folder.curator
-        self.patience, self.journal = self._bounds.wait, folder.curator / JOURNAL
-        self.here = self._bounds.simulated
-        self._job: Job | None = None
-
-    @cached_property
-    def line(self) -> Line:
-        listed = read_houses(self._houses, self._names) if self._houses else None
-        return Line(self._grid, self._names, self._bounds, listed)
-
-    def ask(
-        self, questions: Mapping[int, Question], timeout: float | None = None
-    ) -> dict[int, Reply]:
-        if not questions:
-            return {}
-        names, first = self.line.names, next(iter(questions.values()))
-        contents = {names[index]: one for index, one in _contents(questions).items()}
-        self.line.declined.clear()
-        bound = self.line.bounds.timeout
-        timeout = bound if timeout is None else min(timeout, bound)
-        number = getattr(first, "round_number", "")
-        said = self.line.ask(first.kind, contents, timeout=timeout, group=str(number))
-        replies: dict[int, Reply] = {}
-        for index, question in questions.items():
-            if names[index] in said:
-                replies[index] = _reply(question, said[names[index]])
-            elif names[index] in self.line.declined:
-                replies[index] = Refused(self.line.declined[names[index]])
-        return replies
-
-    def present(self) -> Collection[int]:
-        return self.line.meet(0.0)
-
-    def prepare(self, order: Order, job: str) -> Order:
-        if order.job.noise != "secure":
-            return order
-        # Asked again from the same model, owners send the same bits. The curator knows nothing of
-        # their noise, but when it is the same: this key gives releases names for its own account.
-        names = digest(b"names of releases", job.encode())
-        return replace(order, job=replace(order.job, noise_key=names))
-
-    def start_training(self, job: Job) -> None:
-        if len(self.line.names) != len(job):
-            names = len(self.line.names)
-            raise NoisemarketError(f"{len(job)} owners in the job, but {names} names.")
-        self._job = job
-
-    def score(self, weights: Weights) -> Score:
-        assert self._job is not None
-        return score_of(self._job.model(self._job.seed), weights, self._job.data)
-
-    def settled(self) -> None:
-        write_json(self._folder / TRAFFIC, [asdict(one) for one in self.line.traffic])
-
-
-def _reply(question: Question, said: Said) -> Reply:
+def _reply(question: Question, said: RecordDict) -> Reply:
     try:
         return question.reply.read(*plain_of(said))
     except Declined:

@@ -17,7 +17,6 @@ from noisemarket.federated.models import maker_of
 from noisemarket.flower.records import (
     HELLO,
     HOUSE,
-    Said,
     apart,
     config_of,
     content,
@@ -78,7 +77,7 @@ def _handler(question: type[Question], build: Models) -> Handler:
     def handle(message: Message, context: Context) -> Message:
         owners = owners_of(context.node_config)
 
-        def reply_of(name: str, said: Said) -> Reply:
+        def reply_of(name: str, said: RecordDict) -> Reply:
             check_protocol(config_of(said))
             if name not in owners:
                 raise Declined("no such owner in this house")
@@ -88,7 +87,8 @@ def _handler(question: type[Question], build: Models) -> Handler:
         if (asked := apart(message.content)) is None:
             if len(owners) != 1:
                 raise Declined("this node serves several owners: ask the house")
-            return Message(content(reply_of(next(iter(owners)), message).plain()), reply_to=message)
+            said = reply_of(next(iter(owners)), message.content)
+            return Message(content(said.plain()), reply_to=message)
         contents: dict[str, RecordDict | Error] = {}
         for name, part in asked.items():
             reply = public_reply(partial(reply_of, name, part))

@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, RecordDict
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
@@ -43,10 +42,10 @@ def array_record(arrays: Mapping[str, NDArray[Any]]) -> ArrayRecord:
     return ArrayRecord({name: Array(one) for name, one in sent.items()})
 
 
-def plain_of(message: Said) -> Plain:
-    """The settings and arrays of a message; what cannot be read is left out."""
+def plain_of(said: RecordDict) -> Plain:
+    """The settings and arrays of a message's content; what cannot be read is left out."""
     found: dict[str, NDArray[Any]] = {}
-    arrays = message.content.get("arrays")
+    arrays = said.get("arrays")
     for name, array in arrays.items() if isinstance(arrays, ArrayRecord) else ():
         try:
             value = array.numpy()
@@ -54,12 +53,12 @@ def plain_of(message: Said) -> Plain:
             continue
         if isinstance(value, np.ndarray):
             found[name] = value
-    return dict(config_of(message)), found
+    return dict(config_of(said)), found
 
 
-def config_of(message: Said | None) -> Mapping[str, Any]:
-    """The settings in a message; none if there are none."""
-    config = None if message is None else message.content.get("config")
+def config_of(said: RecordDict) -> Mapping[str, Any]:
+    """The settings in a message's content; none if there are none."""
+    config = said.get("config")
     return config if isinstance(config, ConfigRecord) else {}
 
 
@@ -67,17 +66,6 @@ HOUSE = "house"
 """The key of a node's config that names the file of its owners, and of a message's contents."""
 
 _ERROR = "error"
-
-
-@dataclass(frozen=True)
-class Part:
-    """What one owner of a house is sent, or sends: read as a message of its own."""
-
-    content: RecordDict
-
-
-Said = Message | Part
-"""A message to or from one owner, or its part of one for a house."""
 
 
 def owners_of(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -121,8 +109,9 @@ def together(parts: Mapping[str, RecordDict | Error]) -> RecordDict:
     return RecordDict({HOUSE: table, **records})
 
 
-def apart(content: RecordDict) -> dict[str, Part] | None:
-    """What is for each owner, by name; None if the content is not for a house."""
+def apart(content: RecordDict) -> dict[str, RecordDict] | None:
+    """What is for each owner, by name, as the content of a message of its own; None if the content
+    is not for a house."""
     table = content.get(HOUSE)
     if not isinstance(table, ConfigRecord):
         return None
@@ -133,7 +122,7 @@ def apart(content: RecordDict) -> dict[str, Part] | None:
         parts = {}
         for owner, plan in zip(owners, plans, strict=True):
             named = dict[str, str](json.loads(str(plan)))
-            parts[str(owner)] = Part(RecordDict({name: content[k] for name, k in named.items()}))
+            parts[str(owner)] = RecordDict({name: content[k] for name, k in named.items()})
         if len(parts) != len(owners):
             raise ValueError("an owner is named twice")
     except (KeyError, TypeError, ValueError):
@@ -141,9 +130,9 @@ def apart(content: RecordDict) -> dict[str, Part] | None:
     return parts
 
 
-def refusal(part: Part) -> str | None:
+def refusal(part: RecordDict) -> str | None:
     """Why an owner of a house has not answered; None if it has."""
-    said = part.content.get(_ERROR)
+    said = part.get(_ERROR)
     return str(said.get("reason", "")) if isinstance(said, ConfigRecord) else None
 
 

@@ -314,7 +314,7 @@ class Ledger(Closing):
                 # for one writer at a time; on SQLite, BEGIN IMMEDIATE sees to that
                 locked = select(HEAD.c.length, HEAD.c.hash).with_for_update()
                 head = self._head(connection.execute(locked).one_or_none())
-                recorded = self._append(Transaction(connection, head), new, self._clock())
+                recorded = self._append(connection, head, new, self._clock())
         except BaseException:
             self._histories.clear()  # they may include what was then not written
             raise
@@ -322,11 +322,13 @@ class Ledger(Closing):
             write_json(self._note, {"ledger": self.name, "head": str(self.head())})
         return recorded
 
-    def _append(self, transaction: Transaction, new: list[NewEntry], at: str) -> tuple[Entry, ...]:
-        known = _recorded(transaction, new)
+    def _append(
+        self, connection: Connection, before: Head, new: list[NewEntry], at: str
+    ) -> tuple[Entry, ...]:
+        known = _recorded(connection, new)
         recorded: list[Entry] = []
         added: list[Entry] = []
-        head = transaction.head
+        head = before
         for entry in new:
             name = (entry.job, entry.once)
             if entry.once is not None and name in known:
@@ -337,7 +339,7 @@ class Ledger(Closing):
                     )
                 recorded.append(known[name])
                 continue
-            self._check(transaction, entry, at)
+            self._check(connection, before, entry, at)
             done = Entry.after(head, entry, at)
             head = Head(done.seq, done.hash)
             recorded.append(done)
@@ -348,7 +350,9 @@ class Ledger(Closing):
             head = Head(seal.seq, seal.hash)
             added.append(seal)
         if added:
-            transaction.add(added)
+            rows = [{name: getattr(entry, name) for name in Entry.__slots__} for entry in added]
+            connection.execute(insert(ENTRIES), rows)
+            connection.execute(update(HEAD).values(length=head.count, hash=head.hash))
             for job in {entry.job for entry in new} & self._histories.keys():
                 _, history = self._histories.pop(job)
                 if history.stage != SETTLED:
@@ -368,17 +372,19 @@ class Ledger(Closing):
         history.add(seal, at, check_signatures=False)
         return seal
 
-    def _check(self, transaction: Transaction, entry: NewEntry, at: str) -> None:
+    def _check(self, connection: Connection, head: Head, entry: NewEntry, at: str) -> None:
         """Check an entry against its job's history, which is first brought up to date."""
-        count = transaction.head.count
         read, history = self._histories.get(entry.job, (0, JobHistory(entry.job)))
-        if read < count:
+        if read < head.count:
+            query = select(*_ROW).where(ENTRIES.c.job == entry.job, ENTRIES.c.seq > read)
+            query = query.where(ENTRIES.c.seq <= head.count).order_by(ENTRIES.c.seq)
             try:
-                for one in transaction.entries(entry.job, after=read):
+                for row in connection.execute(query.execution_options(yield_per=PAGE)):
+                    one = Entry(*row)
                     history.add(one, one.recorded_at, check_signatures=False)
             except InvalidEntry:
                 raise LedgerError(f"ledger {self.name} is damaged: verify it.") from None
-        self._histories[entry.job] = (count, history)
+        self._histories[entry.job] = (head.count, history)
         try:
             history.add(entry, at)
         except InvalidEntry as problem:
@@ -386,35 +392,6 @@ class Ledger(Closing):
             raise error(
                 f"an entry ({described(entry)}) of job {entry.job} {problem} Nothing was written."
             ) from None
-
-
-class Transaction:
-    """A writer's view of the ledger, while no other writer can change it."""
-
-    def __init__(self, connection: Connection, head: Head) -> None:
-        self._connection = connection
-        self.head = head
-        """The head before anything is added."""
-
-    def recorded(self, job: str, keys: Sequence[str]) -> Iterator[Entry]:
-        """The job's entries that have one of these once keys."""
-        for start in range(0, len(keys), _MOST_NAMES):
-            some = ENTRIES.c.once.in_(keys[start : start + _MOST_NAMES])
-            for row in self._connection.execute(select(*_ROW).where(ENTRIES.c.job == job, some)):
-                yield Entry(*row)
-
-    def entries(self, job: str, after: int) -> Iterator[Entry]:
-        query = select(*_ROW).where(ENTRIES.c.job == job, ENTRIES.c.seq > after)
-        query = query.where(ENTRIES.c.seq <= self.head.count).order_by(ENTRIES.c.seq)
-        for row in self._connection.execute(query.execution_options(yield_per=PAGE)):
-            yield Entry(*row)
-
-    def add(self, entries: Sequence[Entry]) -> None:
-        """Add entries, the first of which follows the head, and move the head to the last."""
-        rows = [{name: getattr(entry, name) for name in Entry.__slots__} for entry in entries]
-        self._connection.execute(insert(ENTRIES), rows)
-        last = entries[-1]
-        self._connection.execute(update(HEAD).values(length=last.seq, hash=last.hash))
 
 
 def _sqlite(path: Path, create: bool) -> Engine:
@@ -546,17 +523,19 @@ def reading(where: str) -> Iterator[Ledger]:
             raise LedgerError(f"ledger {ledger.name} is damaged: verify it.") from None
 
 
-def _recorded(transaction: Transaction, new: list[NewEntry]) -> dict[tuple[str, str | None], Entry]:
+def _recorded(connection: Connection, new: list[NewEntry]) -> dict[tuple[str, str | None], Entry]:
     """What is recorded already under the once keys of these entries."""
     by_job: dict[str, list[str]] = {}
     for entry in new:
         if entry.once is not None:
             by_job.setdefault(entry.job, []).append(entry.once)
-    return {
-        (job, entry.once): entry
-        for job, keys in by_job.items()
-        for entry in transaction.recorded(job, keys)
-    }
+    found = {}
+    for job, keys in by_job.items():
+        for start in range(0, len(keys), _MOST_NAMES):
+            some = ENTRIES.c.once.in_(keys[start : start + _MOST_NAMES])
+            for row in connection.execute(select(*_ROW).where(ENTRIES.c.job == job, some)):
+                found[job, row.once] = Entry(*row)
+    return found
 
 
 def _elsewhere(manifest: Path) -> str:

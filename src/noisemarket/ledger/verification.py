@@ -86,7 +86,7 @@ def verify(
         raise LedgerBroken(seq + 1, f"is missing: the head counts {length} entries.")
     if last != final:
         raise LedgerBroken(seq or None, "does not end in the hash that the head holds.")
-    tally.check_sealed()
+    tally.finish()
     if noted is not None and not found:
         missing = "the noted hash" if noted.count < 0 else f"entry {noted.count}, which was noted"
         raise LedgerBroken(None, f"does not hold {missing}: entries were cut off or replaced.")
@@ -142,7 +142,6 @@ class _Tally:
 
     def add(self, entry: Entry) -> None:
         history = self.open.get(entry.job) or JobHistory(entry.job)
-        before = {name: getattr(history, name) for name in _SUMS}
         try:
             history.add(entry, entry.recorded_at)
         except InvalidEntry as problem:
@@ -150,11 +149,9 @@ class _Tally:
         if entry.kind == entries.SEALED:
             del self.unsealed[entry.job]
             if history.stage == entries.SETTLED:
-                del self.open[entry.job]
+                self._add_up(self.open.pop(entry.job))
             return
         self.unsealed.setdefault(entry.job, entry.seq)
-        for name in _SUMS:
-            self.sums[name] += getattr(history, name) - before[name]
         if entry.kind == entries.OPENED:
             if self._trusted and history.curator_key not in self._trusted:
                 reason = f"opens a job with another curator's key: {history.curator_key}."
@@ -164,10 +161,16 @@ class _Tally:
             self.open[entry.job] = history
         elif entry.kind == entries.SETTLED:
             self.jobs_settled += 1
-        self.money[history.currency] += history.paid - before["paid"]
 
-    def check_sealed(self) -> None:
-        """Refuse entries at the end that their curator has not sealed."""
+    def _add_up(self, history: JobHistory) -> None:
+        for name in _SUMS:
+            self.sums[name] += getattr(history, name)
+        self.money[history.currency] += history.paid
+
+    def finish(self) -> None:
+        """Add up the jobs that are open, and refuse entries that their curator has not sealed."""
+        for history in self.open.values():
+            self._add_up(history)
         if self.unsealed:
             reason = "and what follows is not sealed by the curator: the seal was cut off."
             raise LedgerBroken(min(self.unsealed.values()), reason)

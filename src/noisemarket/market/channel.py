@@ -233,10 +233,6 @@ class ChannelEngine(Engine):
         self._first = job.first_weights()
         channel.start_training(job)
 
-    @property
-    def dimension(self) -> int:
-        return int(self._first.size)
-
     def first_weights(self) -> Weights:
         return self._first.copy()
 

@@ -9,16 +9,17 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.federated.rounds import RoundResult, read_result
+from noisemarket.federated.rounds import RoundResult
 from noisemarket.files import Closing, JsonLines
-from noisemarket.formats import infinite, plain
+from noisemarket.formats import Infinite
 from noisemarket.pricing.mechanism import Progress, Trace, Watch
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Signed(Event):
     saving: float
     sigma: float
     payment: int
-    epsilon: float
+    epsilon: Infinite
     delta: float
 
 
@@ -131,6 +132,8 @@ class Settled(Event):
     head: str
 
 
+_EVENTS = {one.__name__: TypeAdapter[Any](one) for one in Event.__subclasses__()}
+
 EVENTS = "events.jsonl"
 BEGUN, FAILED, NEGOTIATING, ENDED = "begun", "failed", "negotiating", "ended"
 """Lines beside the events: the market begins or goes on, why it stopped, how far the game is, what
@@ -175,16 +178,11 @@ def points(trace: Trace) -> dict[str, list[float]]:
 def from_line(line: str) -> Event | dict[str, Any]:
     """The event of a line, or what else ``EventFile.write`` was given."""
     try:
-        values = json.loads(line)
-        kind = {one.__name__: one for one in Event.__subclasses__()}.get(values["kind"])
-        if kind is None:
-            return dict(values)
-        del values["kind"]
-        if kind is RoundTrained:
-            values["result"] = read_result(values["result"])
-        if kind is Signed:
-            values["epsilon"] = infinite(values["epsilon"])
-        return kind(**values)
+        values = dict(json.loads(line))
+        if values["kind"] not in _EVENTS:
+            return values
+        event: Event = _EVENTS[values.pop("kind")].validate_python(values)
+        return event
     except (ValueError, TypeError, KeyError):
         raise BadInput("event", line[:60], "is not an event of a market.") from None
 
@@ -215,7 +213,7 @@ class EventFile(Closing):
         self.write(BEGUN)
 
     def write(self, kind: str, **values: Any) -> None:
-        self._file.append({"kind": kind, **plain(values)})
+        self._file.append({"kind": kind, **values})
 
     def watching(self, watch: Watch) -> Watch:
         return writing(self._file.append, watch)
@@ -230,10 +228,8 @@ class EventFile(Closing):
                     outcome: MarketOutcome = end.value
                     self.write(ENDED, seconds=dict(outcome.seconds))
                     return outcome
-                values = asdict(event)
-                if isinstance(event, RoundTrained):
-                    values["result"] = event.result.to_dict()
-                self.write(type(event).__name__, **values)
+                kind = type(event).__name__
+                self.write(kind, **_EVENTS[kind].dump_python(event, mode="json"))
                 yield event
         except NoisemarketError as problem:
             with contextlib.suppress(NoisemarketError):

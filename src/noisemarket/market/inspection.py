@@ -14,12 +14,13 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.aggregation import capped
@@ -97,33 +98,72 @@ def restore_arrays(kept: Mapping[str, NDArray[Any]], shapes: Shapes) -> dict[str
     return {name: kept[name] for name in shapes}
 
 
-class NoiseWatch:
-    """Tests the uploads of a job beyond their length.
+@dataclass
+class _Seen:
+    """What is kept between rounds, but for arrays; by owner: the evidence so far, findings against
+    it, and how many uploads were tested."""
 
-    It judges owners whose noise is added once at the end, and compares the uploads of all. What it
-    keeps is in ``arrays``: bounded, however many rounds there are. ``bounds`` are the greatest
-    lengths of the owners' updates (infinity for none); without a ``seed`` the sketch draws a secret
-    one.
+    sketch_seed: int
+    pools: dict[int, Evidence] = field(default_factory=dict)
+    accused: dict[int, dict[str, Any]] = field(default_factory=dict)
+    tested: dict[int, int] = field(default_factory=dict)
+
+
+_SEEN = TypeAdapter(_Seen)
+
+
+class UploadInspector:
+    """Judges every upload, alone and with the owner's rounds before, and beside all others.
+
+    It works on what the curator has: contracts and uploads. What it finds goes to ``report``.
+    ``state`` is plain JSON and ``arrays`` are what is kept of the uploads, bounded however many
+    rounds there are, so that a job that was killed goes on watching where it stood. ``dimension``
+    is the size of an upload. Without a ``protection``, it is the one that each contract names.
+
+    Beyond an upload's length, owners whose noise is added once at the end are tested, and the
+    uploads of all are compared.
     """
 
     def __init__(
         self,
-        sigma: NDArray[np.float64],
-        bounds: NDArray[np.float64],
-        in_steps: NDArray[np.bool_],
+        contracts: Mapping[int, Contract],
         false_alarm: float,
         rounds: int,
         dimension: int,
-        seed: int | None = None,
+        report: Callable[[int, int, str, dict[str, Any]], None] = lambda *finding: None,
+        state: dict[str, Any] | None = None,
+        protection: Protection | None = None,
         arrays: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
-        self._sigma, self._in_steps, self._rounds = sigma, in_steps, rounds
-        with np.errstate(divide="ignore"):
-            self._bounds = np.where(sigma > 0.0, bounds / sigma, np.inf)
+        self._contracts, self._rounds, self._report = contracts, rounds, report
+        self._protections = {
+            owner: protection
+            or PROTECTIONS.find(contract.protection).from_contract(contract.protection_settings)
+            for owner, contract in contracts.items()
+        }
+        self._owners = sorted(contracts)
+        self._rows = {owner: row for row, owner in enumerate(self._owners)}
+        self._rate = alarm_rate(SHARES["length"] * false_alarm, max(1, len(self._owners)), rounds)
         self._rates = {name: share * false_alarm for name, share in SHARES.items()}
-        self.seed = secrets.randbits(63) if seed is None else seed
-        self._sketch = Sketch(dimension, self.seed)
-        owners, kept = len(sigma), min(rounds, KEPT_ROUNDS)
+        self._sigma = np.array([contracts[owner].sigma for owner in self._owners], np.float64)
+        reach = [  # the greatest length of an upload without its noise, by its contract
+            self._protections[owner].stated_reach(contracts[owner].protection_settings)
+            for owner in self._owners
+        ]
+        with np.errstate(divide="ignore"):
+            lengths = np.array(reach, np.float64) / self._sigma
+        self._bounds = np.where(self._sigma > 0.0, lengths, np.inf)
+        steps = [self._protections[owner].noise_in_steps for owner in self._owners]
+        self._in_steps = np.array(steps, bool)
+        try:
+            new = {"sketch_seed": secrets.randbits(63)}
+            self._seen = _SEEN.validate_python(state or new)
+        except ValueError:
+            raise BadInput("checkpoint", "inspection", f"cannot be read: {REMEDY}") from None
+        if state and not arrays:
+            raise BadInput("checkpoint", "kept arrays", f"are missing: {REMEDY}")
+        self._sketch = Sketch(dimension, self._seen.sketch_seed)
+        owners, kept = len(self._owners), min(rounds, KEPT_ROUNDS)
         shapes: Shapes = {
             "seen": ((owners,), np.int64),
             "curves": ((owners, CURVES), np.float64),
@@ -134,22 +174,91 @@ class NoiseWatch:
             shapes = {**shapes, "sums": ((owners, dimension), np.float32)}
         self.arrays = restore_arrays(arrays or {}, shapes)
 
-    def check(
-        self, round_number: int, rows: NDArray[np.int64], uploads: Mapping[int, Upload]
-    ) -> tuple[dict[int, UploadFinding], dict[int, UploadFinding]]:
-        rows = rows[self._sigma[rows] > 0.0]
+    @property
+    def accused(self) -> Mapping[int, dict[str, Any]]:
+        """Owners found in breach, with the round, the reason and the evidence."""
+        return self._seen.accused
+
+    def state(self) -> dict[str, Any]:
+        """All that is to be kept between rounds, but for ``arrays``."""
+        state: dict[str, Any] = _SEEN.dump_python(self._seen, mode="json")
+        return state
+
+    def present(self) -> list[int]:
+        """The owners whose contract was not found broken."""
+        return [owner for owner in self._contracts if owner not in self._seen.accused]
+
+    def inspect(self, round_number: int, uploads: Mapping[int, Upload]) -> dict[int, str]:
+        """The owners to refuse in this round, with reasons. All uploads have passed the screen."""
+        refused: dict[int, str] = {}
+        longest = self._longest(uploads)
+        for owner, upload in sorted(uploads.items()):
+            self._seen.tested[owner] = self._seen.tested.get(owner, 0) + 1
+            found = self._judge(owner, upload, longest[self._protections[owner].name])
+            if found is not None:
+                refused[owner] = self._accuse(round_number, owner, *found)
+        left = (self._rows[owner] for owner in sorted(uploads) if owner not in refused)
+        rows = np.array([row for row in left if self._sigma[row] > 0.0], dtype=np.int64)
         if not rows.size:
-            return {}, {}
-        scaled = np.empty((len(rows), uploads[int(rows[0])].size), np.float32)
-        for at, row in enumerate(rows.tolist()):
-            np.divide(uploads[row], np.float32(self._sigma[row]), out=scaled[at])
+            return refused
+        scaled = np.empty((len(rows), uploads[self._owners[rows[0]]].size), np.float32)
         accused: dict[int, UploadFinding] = {}
         for at, row in enumerate(rows.tolist()):
-            if not self._in_steps[row] and (found := self._alone(row, scaled[at])) is not None:
-                accused[row] = found
-        for row, found in self._repeated(round_number, rows, scaled).items():
-            accused.setdefault(row, found)
-        return accused, self._alike(rows, scaled)
+            np.divide(uploads[self._owners[row]], np.float32(self._sigma[row]), out=scaled[at])
+            if not self._in_steps[row] and (alone := self._alone(row, scaled[at])) is not None:
+                accused[row] = alone
+        accused = self._repeated(round_number, rows, scaled) | accused
+        for row, finding in sorted(accused.items()):
+            owner = self._owners[row]
+            refused[owner] = self._accuse(round_number, owner, finding.reason, _told(finding))
+        for row, finding in self._alike(rows, scaled).items():
+            refused.setdefault(self._owners[row], finding.reason)
+        return refused
+
+    def evidence(self, owner: int) -> dict[str, Any]:
+        """What the finding about an owner's whole contract rests on."""
+        if owner in self._seen.accused:
+            return dict(self._seen.accused[owner])
+        if owner not in self._seen.tested:
+            return {"checked": False}
+        seen: dict[str, Any] = {"checked": True, "rounds_checked": self._seen.tested[owner]}
+        if (pool := self._seen.pools.get(owner)) is None:
+            return seen
+        return seen | plain({"noise_ratio": pool.noise_ratio, "z_score": pool.z_score})
+
+    def _accuse(self, round_number: int, owner: int, reason: str, evidence: dict[str, Any]) -> str:
+        finding = {"round": round_number, "reason": reason, "evidence": evidence}
+        self._seen.accused[owner] = finding
+        self._report(owner, round_number, reason, evidence)
+        return reason
+
+    def _longest(self, uploads: Mapping[int, Upload]) -> dict[str, float]:
+        """How long an update may be under each protection, judged by all uploads of the round."""
+        groups: dict[str, dict[int, Upload]] = {}
+        for owner, upload in uploads.items():
+            groups.setdefault(self._protections[owner].name, {})[owner] = upload
+        sigma = {owner: contract.sigma for owner, contract in self._contracts.items()}
+        return {
+            name: self._protections[next(iter(group))].usual_length(group, sigma)
+            for name, group in groups.items()
+        }
+
+    def _judge(
+        self, owner: int, upload: Upload, longest: float
+    ) -> tuple[str, dict[str, Any]] | None:
+        contract, protection = self._contracts[owner], self._protections[owner]
+        stated = contract.protection_settings
+        seen = protection.check_upload(upload, contract.sigma, self._rate, stated, longest)
+        if seen.verdict != "as contracted":
+            return protection.explain(seen), _shown(seen)
+        if seen.method in ("clip", "reach"):
+            return None
+        before = self._seen.pools.get(owner)
+        pool = check_pool([seen] if before is None else [before, seen], self._rate)
+        self._seen.pools[owner] = pool
+        if pool.verdict != "as contracted":
+            return f"{protection.explain(pool)} over the rounds so far", _shown(pool)
+        return None
 
     def _alone(self, row: int, values: NDArray[np.float32]) -> UploadFinding | None:
         """Tests of one owner's uploads: blocks, distribution, and the sum of its rounds."""
@@ -233,151 +342,6 @@ class NoiseWatch:
         return found
 
 
-Arrays = Mapping[str, NDArray[Any]]
-
-
-class UploadInspector:
-    """Judges every upload, alone and with the owner's rounds before, and beside all others.
-
-    It works on what the curator has: contracts and uploads. What it finds goes to ``report``.
-    ``state`` is plain JSON and ``arrays`` are what is kept of the uploads, so that a job that was
-    killed goes on watching where it stood. ``dimension`` is the size of an upload. Without a
-    ``protection``, it is the one that each contract names.
-    """
-
-    def __init__(
-        self,
-        contracts: Mapping[int, Contract],
-        false_alarm: float,
-        rounds: int,
-        dimension: int,
-        report: Callable[[int, int, str, dict[str, Any]], None] = lambda *finding: None,
-        state: dict[str, Any] | None = None,
-        protection: Protection | None = None,
-        arrays: Arrays | None = None,
-    ) -> None:
-        self._contracts = contracts
-        self._protections = {
-            owner: protection
-            or PROTECTIONS.find(contract.protection).from_contract(contract.protection_settings)
-            for owner, contract in contracts.items()
-        }
-        owners = max(1, len(contracts))
-        self._rate = alarm_rate(SHARES["length"] * false_alarm, owners, rounds)
-        self._report = report
-        try:
-            pools, accused, tested = (
-                {int(owner): kept for owner, kept in (state or {}).get(name, {}).items()}
-                for name in ("pools", "accused", "tested")
-            )
-            self._pools = {owner: _read(fields) for owner, fields in pools.items()}
-            self._accused: dict[int, dict[str, Any]] = {n: dict(f) for n, f in accused.items()}
-            self._tested: dict[int, int] = {owner: int(n) for owner, n in tested.items()}
-        except (TypeError, ValueError, AttributeError):
-            raise BadInput("checkpoint", "inspection", f"cannot be read: {REMEDY}") from None
-        seed = (state or {}).get("sketch_seed")
-        if not (isinstance(seed, int) if state else seed is None):
-            raise BadInput("checkpoint", "sketch_seed", f"is not a whole number: {REMEDY}")
-        if state and not arrays:
-            raise BadInput("checkpoint", "kept arrays", f"are missing: {REMEDY}")
-        self._owners = sorted(contracts)
-        self._rows = {owner: row for row, owner in enumerate(self._owners)}
-        sigma = np.array([contracts[owner].sigma for owner in self._owners], dtype=np.float64)
-        reach = [  # the greatest length of an upload without its noise, by its contract
-            self._protections[owner].stated_reach(contracts[owner].protection_settings)
-            for owner in self._owners
-        ]
-        bounds = np.array(reach, dtype=np.float64)
-        steps = np.array([self._protections[owner].noise_in_steps for owner in self._owners], bool)
-        kept = dict(arrays or {})
-        self._noise = NoiseWatch(sigma, bounds, steps, false_alarm, rounds, dimension, seed, kept)
-
-    @property
-    def accused(self) -> Mapping[int, dict[str, Any]]:
-        """Owners found in breach, with the round, the reason and the evidence."""
-        return self._accused
-
-    def state(self) -> dict[str, Any]:
-        """All that is to be kept between rounds, but for ``arrays``."""
-        return {
-            "pools": {str(owner): plain(vars(pool)) for owner, pool in self._pools.items()},
-            "accused": {str(owner): finding for owner, finding in self._accused.items()},
-            "tested": {str(owner): number for owner, number in self._tested.items()},
-            "sketch_seed": self._noise.seed,
-        }
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return self._noise.arrays
-
-    def present(self) -> list[int]:
-        """The owners whose contract was not found broken."""
-        return [owner for owner in self._contracts if owner not in self._accused]
-
-    def inspect(self, round_number: int, uploads: Mapping[int, Upload]) -> dict[int, str]:
-        """The owners to refuse in this round, with reasons. All uploads have passed the screen."""
-        refused: dict[int, str] = {}
-        longest = self._longest(uploads)
-        for owner, upload in sorted(uploads.items()):
-            self._tested[owner] = self._tested.get(owner, 0) + 1
-            found = self._judge(owner, upload, longest[self._protections[owner].name])
-            if found is not None:
-                refused[owner] = self._accuse(round_number, owner, *found)
-        by_row = {self._rows[owner]: uploads[owner] for owner in uploads if owner not in refused}
-        rows = np.array(sorted(by_row), dtype=np.int64)
-        accused, spoilt = self._noise.check(round_number, rows, by_row)
-        for row, finding in accused.items():
-            if (owner := self._owners[row]) not in refused:
-                refused[owner] = self._accuse(round_number, owner, finding.reason, _told(finding))
-        for row, finding in spoilt.items():
-            refused.setdefault(self._owners[row], finding.reason)
-        return refused
-
-    def evidence(self, owner: int) -> dict[str, Any]:
-        """What the finding about an owner's whole contract rests on."""
-        if owner in self._accused:
-            return dict(self._accused[owner])
-        if owner not in self._tested:
-            return {"checked": False}
-        seen: dict[str, Any] = {"checked": True, "rounds_checked": self._tested[owner]}
-        if (pool := self._pools.get(owner)) is None:
-            return seen
-        return seen | plain({"noise_ratio": pool.noise_ratio, "z_score": pool.z_score})
-
-    def _accuse(self, round_number: int, owner: int, reason: str, evidence: dict[str, Any]) -> str:
-        finding = {"round": round_number, "reason": reason, "evidence": evidence}
-        self._accused[owner] = finding
-        self._report(owner, round_number, reason, evidence)
-        return reason
-
-    def _longest(self, uploads: Mapping[int, Upload]) -> dict[str, float]:
-        """How long an update may be under each protection, judged by all uploads of the round."""
-        groups: dict[str, dict[int, Upload]] = {}
-        for owner, upload in uploads.items():
-            groups.setdefault(self._protections[owner].name, {})[owner] = upload
-        sigma = {owner: contract.sigma for owner, contract in self._contracts.items()}
-        return {
-            name: self._protections[next(iter(group))].usual_length(group, sigma)
-            for name, group in groups.items()
-        }
-
-    def _judge(
-        self, owner: int, upload: Upload, longest: float
-    ) -> tuple[str, dict[str, Any]] | None:
-        contract, protection = self._contracts[owner], self._protections[owner]
-        stated = contract.protection_settings
-        seen = protection.check_upload(upload, contract.sigma, self._rate, stated, longest)
-        if seen.verdict != "as contracted":
-            return protection.explain(seen), _shown(seen)
-        if seen.method in ("clip", "reach"):
-            return None
-        before = self._pools.get(owner)
-        pool = check_pool([seen] if before is None else [before, seen], self._rate)
-        self._pools[owner] = pool
-        if pool.verdict != "as contracted":
-            return f"{protection.explain(pool)} over the rounds so far", _shown(pool)
-        return None
-
-
 def _shown(evidence: Evidence) -> dict[str, Any]:
     return plain({**asdict(evidence), "noise_ratio": evidence.noise_ratio})
 
@@ -390,12 +354,6 @@ def _told(finding: UploadFinding) -> dict[str, Any]:
         if math.isfinite(values[name]):
             values[name] = float(f"{values[name]:.6g}")
     return plain(values)
-
-
-def _read(fields: Mapping[str, Any]) -> Evidence:
-    """Evidence as ``plain`` wrote it. Of evidence for an owner, only what has no limit is None."""
-    values: dict[str, Any] = {n: math.inf if v is None else v for n, v in fields.items()}
-    return Evidence(**values)
 
 
 TESTED = 1000

@@ -44,6 +44,7 @@ from noisemarket.market.negotiation import OWNERS_COLUMNS, Negotiation, run_opti
 from noisemarket.market.offers import (
     ReceiptBook,
     RoundBeginning,
+    Verdict,
     countersign,
     record,
     refuse_expired,
@@ -144,44 +145,23 @@ def run_market(
         if owners is not None:
             scenario, lasting = with_lasting_owners(scenario, path, Path(owners), renew=renew)
         channel = LocalChannel(scenario, path, engine, lasting)
-    key = path.curator if curator is None else Path(curator)
-    stop = stop or (lambda: False)
-    return MarketRun(_steps(scenario, path, channel, ledger, key, threads, watch, stop))
+    market, line, stopped = scenario, channel, stop or (lambda: False)
 
+    def steps() -> Steps:
+        """Hold the folder and the ledger, and take the five steps."""
+        path.prepare()
+        with exclusive(path.curator, "folder"), EventFile(path.curator / EVENTS) as file:
+            resumed, manifest = (path.path / JOB).exists(), path.manifest(ledger)
+            key = KeyPair.obtain(path.curator if curator is None else Path(curator))
+            with open_ledger(path.ledger(manifest), curator=key, note=path.curator / HEAD) as chain:
+                book = ReceiptBook(key, chain, path.curator)
+                book.check(line.noted(manifest.job, key.public_hex))
+                names = [str(name) for name in market.environment.population.names]
+                asked = Owners(line, names, path.curator)
+                job = _OpenJob(market, path, asked, manifest, key, chain, book, threads, stopped)
+                return (yield from file.following(job.steps(file.watching(watch), resumed)))
 
-def _steps(
-    market: PreparedMarket,
-    folder: MarketFolder,
-    channel: Channel,
-    ledger_url: str,
-    key: Path,
-    threads: int | None,
-    watch: Watch,
-    stop: Callable[[], bool],
-) -> Steps:
-    """Hold the folder and the ledger, and take the five steps."""
-    folder.prepare()
-    with exclusive(folder.curator, "folder"), EventFile(folder.curator / EVENTS) as file:
-        resumed = (folder.path / JOB).exists()
-        manifest = folder.manifest(ledger_url)
-        curator, where = KeyPair.obtain(key), folder.ledger(manifest)
-        with open_ledger(where, curator=curator, note=folder.curator / HEAD) as ledger:
-            book = ReceiptBook(curator, ledger, folder.curator)
-            book.check(channel.noted(manifest.job, curator.public_hex))
-            names = [str(name) for name in market.environment.population.names]
-            owners = Owners(channel, names, folder.curator)
-            job = _OpenJob(market, folder, owners, manifest, curator, ledger, book, threads, stop)
-            return (yield from file.following(job.steps(file.watching(watch), resumed)))
-
-
-@dataclass(frozen=True)
-class _Closing:
-    """The settlement: events to tell once the owners know, payments and breaches by owner."""
-
-    events: Sequence[Event]
-    payments: Mapping[str, int]
-    broken: Mapping[str, str]
-    head: str
+    return MarketRun(steps())
 
 
 @dataclass(frozen=True)
@@ -261,10 +241,10 @@ class _OpenJob:
         inspector, statements = yield from self._train(order, contracts, state, checkpoint, begun)
         lap("train")
 
-        closing = self._settle(contracts, state, inspector, statements)
+        found, closing, head = self._settle(contracts, state, inspector)
         lap("settle")
-        yield from closing.events
-        rows = self._rows(order, deals, statements, closing, Contributions(order, state.kept))
+        yield from closing
+        rows = self._rows(order, deals, statements, found, Contributions(order, state.kept))
         shares = order.plan.shares
         outcome = MarketOutcome(
             job=manifest.job,
@@ -282,7 +262,7 @@ class _OpenJob:
             guaranteed=all(one.guaranteed for one in statements),
             secure_noise=not any(one.simulated for one in statements),
             results=tuple(state.results),
-            head=closing.head,
+            head=head,
             currency=currency,
             simulated_owners=simulated,
             seconds=seconds,
@@ -298,15 +278,17 @@ class _OpenJob:
         order: Order,
         deals: Contracts,
         statements: Sequence[PrivacyStatement],
-        closing: _Closing,
+        found: Sequence[Verdict],
         added: Contributions,
     ) -> Iterator[OwnerOutcome]:
         levels, left_out = self.market.environment.levels, self.owners.left_out
+        judged = {one.contract.owner: one for one in found}
         amounts, weights = prices(levels.payments), order.plan.shares / order.plan.shares.sum()
         for index, (name, statement) in enumerate(zip(order.names, statements, strict=True)):
             saving, payment = int(deals.saving[index]), int(deals.payment[index])
-            unpaid = BROKEN if name in closing.broken else LEFT_OUT
-            why = left_out.get(name) or closing.broken.get(name)
+            verdict, broken = judged.get(name), ""
+            if verdict is not None and not verdict.kept:
+                broken = str(verdict.evidence.get("reason", ""))
             lowered, error = added.figures(index)
             yield OwnerOutcome(
                 owner=name,
@@ -321,9 +303,9 @@ class _OpenJob:
                 epsilon=statement.epsilon,
                 delta=statement.delta,
                 releases=statement.releases,
-                paid_micro=closing.payments.get(name),
-                state=PAID if name in closing.payments else unpaid,
-                reason=why or self._at_cap(index, saving),
+                paid_micro=verdict.payment if verdict and verdict.kept else None,
+                state=LEFT_OUT if verdict is None else PAID if verdict.kept else BROKEN,
+                reason=left_out.get(name) or broken or self._at_cap(index, saving),
                 loss_lowered=lowered,
                 loss_lowered_error=error,
             )
@@ -446,7 +428,7 @@ class _OpenJob:
             added.bound(number, weights, uploads, refused)
             received = {} if book is None else {"received": book.received}
             state.inspector = {**inspector.state(), **received}
-            state.kept = {**inspector.arrays(), **added.arrays}
+            state.kept = {**inspector.arrays, **added.arrays}
             return refused
 
         book = self._uploads(contracts, state)
@@ -490,34 +472,28 @@ class _OpenJob:
         contracts: Mapping[int, Contract],
         state: State,
         inspector: UploadInspector,
-        statements: Sequence[PrivacyStatement],
-    ) -> _Closing:
-        """Verify, pay, close, and tell the owners."""
+    ) -> tuple[list[Verdict], list[Event], str]:
+        """Verify, pay, close, and tell the owners; gives also what to tell others, and the head."""
         rounds = ((result.delivered, result.refused) for result in state.results)
         found = verdicts(contracts, rounds, inspector)
-        settlement = settle(self.ledger, self.manifest.job, found, batch=AT_ONCE)
+        settle(self.ledger, self.manifest.job, found, batch=AT_ONCE)
         closing: list[Event] = []
-        paid: dict[int, int] = {}
-        broken: dict[str, str] = {}
-        for (index, contract), verdict in zip(contracts.items(), found, strict=True):
-            named = (contract.owner, contract.id)
+        for one in found:
+            named = (one.contract.owner, one.contract.id)
+            closing.append(events.Verified(*named, one.kept, one.delivered, one.evidence))
             closing.append(
-                events.Verified(*named, verdict.kept, verdict.delivered, verdict.evidence)
+                events.Paid(*named, one.payment)
+                if one.kept
+                else events.Broken(*named, one.evidence)
             )
-            if verdict.kept:
-                paid[index] = settlement.payments[contract.id]
-                closing.append(events.Paid(*named, paid[index]))
-            else:
-                broken[contract.owner] = str(verdict.evidence.get("reason", ""))
-                closing.append(events.Broken(*named, verdict.evidence))
+        paid = {index: one.payment for index, one in zip(contracts, found, strict=True) if one.kept}
         issued, head = self.book.issue(contracts, SETTLED, paid), str(self.ledger.head())
         book = self._uploads(contracts, state)
         last = {i: book.receipt(i, one.rounds + 1) for i, one in contracts.items() if book}
         self.book.keep(issued, self.owners.settled(issued, last))
-        numbers = settlement.total, len(settlement.payments), len(settlement.broken)
-        closing.append(events.Settled(self.manifest.job, *numbers, head))
-        payments = {contracts[index].owner: amount for index, amount in paid.items()}
-        return _Closing(closing, payments, broken, head)
+        total, kept = sum(paid.values()), len(paid)
+        closing.append(events.Settled(self.manifest.job, total, kept, len(found) - kept, head))
+        return found, closing, head
 
 
 def _weights(order: Order, owners: Collection[str]) -> dict[str, float]:

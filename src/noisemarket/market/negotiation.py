@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from noisemarket.errors import BadInput
-from noisemarket.formats import csv_text, quoted
+from noisemarket.formats import csv_text
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray, IntArray
 from noisemarket.game.value import Worth, worth
@@ -111,11 +111,8 @@ class Negotiation:
     def contracts_csv(self) -> str:
         """The contracts as CSV, one row per owner, with a header."""
         signs = ("false", "true")
-        lines = [  # by itself: there may be millions
-            f"{quoted(name)},{cost!r},{beta!r},{saving!r},{sigma!r},{payment!r},{signs[signed]}\n"
-            for name, cost, beta, saving, sigma, payment, signed in self._rows()
-        ]
-        return "".join([",".join(CONTRACT_COLUMNS) + "\n", *lines])
+        rows = ((*agreed, signs[signed]) for *agreed, signed in self._rows())
+        return csv_text(CONTRACT_COLUMNS, rows)
 
     def _rows(self) -> Iterator[tuple[str, float, float, float, float, float, bool]]:
         """The values of ``AgreedContract``, owner by owner."""

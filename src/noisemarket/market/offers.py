@@ -40,7 +40,6 @@ from noisemarket.ledger.entries import (
     verified,
 )
 from noisemarket.ledger.keys import CURATOR, KeyPair, SignedContract
-from noisemarket.ledger.queries import documents, signatures
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.ledger.store import Ledger
 from noisemarket.market.inspection import SAME_NOISE, UploadInspector
@@ -319,7 +318,7 @@ def verdicts(
         kept, evidence = owner not in watch.accused, watch.evidence(owner)
         if kept and 2 * spoilt[owner] > contract.rounds:
             kept, evidence = False, {"reason": f"malformed uploads in {spoilt[owner]} rounds"}
-        found.append(Verdict(contract.id, kept, came[owner], evidence))
+        found.append(Verdict(contract, kept, came[owner], evidence))
     return found
 
 
@@ -327,67 +326,37 @@ def verdicts(
 class Verdict:
     """The curator's finding about one signed contract, with its evidence."""
 
-    contract: str
+    contract: Contract
     kept: bool
     delivered: int
     evidence: Mapping[str, Any] = field(default_factory=dict)
 
-
-@dataclass(frozen=True)
-class Settlement:
-    """The payments of a settled job."""
-
-    job: str
-    total: int
-    payments: Mapping[str, int]
-    broken: tuple[str, ...]
+    @property
+    def payment(self) -> int:
+        """What is due, in micro-units."""
+        return self.contract.owed(self.delivered) if self.kept else 0
 
 
 def settle(
-    ledger: Ledger, job: str, verdicts: Iterable[Verdict], *, batch: int | None = None
-) -> Settlement:
+    ledger: Ledger, job: str, verdicts: Sequence[Verdict], *, batch: int | None = None
+) -> None:
     """Verify, then pay or break, every signed contract of the job; then close the job.
 
-    Idempotent, also in several processes at once; other verdicts raise ``LedgerConflict``.
-    ``batch`` is the number of contracts in a transaction, by default all.
+    Idempotent, also in several processes at once; other verdicts raise ``LedgerConflict``, and so
+    does a contract without one. ``batch`` is the number of contracts in a transaction, by default
+    all.
     """
-    if batch is not None and batch < 1:
-        raise BadInput("batch", batch, "give at least 1.")
-    given = list(verdicts)
-    contracts = _matched(ledger, job, given)
-    entries: list[NewEntry] = []
-    payments: dict[str, int] = {}
-    losers: list[str] = []
-    steps: list[list[NewEntry]] = [entries]
-    for number, verdict in enumerate(given):
-        contract = contracts[verdict.contract]
-        if batch is not None and number and number % batch == 0:
-            entries = []
-            steps.append(entries)
-        entries.append(verified(contract, verdict.kept, verdict.delivered, verdict.evidence))
-        if verdict.kept:
-            payments[contract.id] = contract.owed(verdict.delivered)
-            entries.append(paid(contract, verdict.delivered))
-        else:
-            losers.append(contract.id)
-            entries.append(broken(contract, verdict.evidence))
-    total = sum(payments.values())
-    entries.append(settled(job, total, len(payments), len(losers)))
+    size = batch or max(1, len(verdicts))
+    steps = [verdicts[first : first + size] for first in range(0, max(1, len(verdicts)), size)]
+    kept, total = sum(one.kept for one in verdicts), sum(one.payment for one in verdicts)
     for step in steps:
-        ledger.append(step)
-    return Settlement(job, total, payments, tuple(losers))
-
-
-def _matched(ledger: Ledger, job: str, verdicts: list[Verdict]) -> dict[str, Contract]:
-    """The job's signed contracts, if the verdicts are about exactly these."""
-    wanted = set(signatures(ledger, job))
-    seen: set[str] = set()
-    for verdict in verdicts:
-        if verdict.contract not in wanted:
-            raise BadInput("verdict", verdict.contract, f"job {job} has no such signed contract.")
-        if verdict.contract in seen:
-            raise BadInput("verdict", verdict.contract, "give one verdict per contract.")
-        seen.add(verdict.contract)
-    if missing := wanted - seen:
-        raise BadInput("verdict", min(missing), "give a verdict for every signed contract.")
-    return {contract.id: contract for contract in documents(ledger, job) if contract.id in seen}
+        lines: list[NewEntry] = []
+        for one in step:
+            lines.append(verified(one.contract, one.kept, one.delivered, one.evidence))
+            if one.kept:
+                lines.append(paid(one.contract, one.delivered))
+            else:
+                lines.append(broken(one.contract, one.evidence))
+        if step is steps[-1]:
+            lines.append(settled(job, total, kept, len(verdicts) - kept))
+        ledger.append(lines)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.federated.rounds import RoundResult, read_result
+from noisemarket.federated.rounds import RoundResult
 from noisemarket.files import write_json
-from noisemarket.formats import finite, infinite
+from noisemarket.formats import Infinite
 from noisemarket.game.environment import Contracts
 from noisemarket.market.events import Event
 from noisemarket.market.negotiation import Negotiation
@@ -42,8 +42,8 @@ class OwnerOutcome:
     sigma: float
     payment_micro: int
     weight: float
-    rho: float
-    epsilon: float
+    rho: Infinite
+    epsilon: Infinite
     delta: float
     releases: int
     paid_micro: int | None
@@ -93,29 +93,16 @@ class Outcome:
         """The outcome in a run folder."""
         path = Path(folder) / OUTCOME
         try:
-            kept = json.loads(path.read_text(encoding="utf-8"))
-            rows = [{**row, "rho": infinite(row["rho"]), "epsilon": infinite(row["epsilon"])}
-                    for row in kept.pop("owners")]  # fmt: skip
-            return Outcome(
-                **kept | {
-                    "owners": tuple(OwnerOutcome(**row) for row in rows),
-                    "results": tuple(map(read_result, kept["results"])),
-                }
-            )  # fmt: skip
+            return _OUTCOME.validate_json(path.read_bytes())
         except FileNotFoundError:
             raise BadInput("outcome", str(path), "is not there: the job is not settled.") from None
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        except (OSError, ValueError):
             raise BadInput("outcome", str(path), "cannot be read: run the job again.") from None
 
     def save(self, folder: Path) -> None:
         """Write ``outcome.json``."""
-        document = {one.name: getattr(self, one.name) for one in fields(Outcome)}
-        document["owners"] = [
-            {**asdict(row), "rho": finite(row.rho), "epsilon": finite(row.epsilon)}
-            for row in self.owners
-        ]
-        document["results"] = [result.to_dict() for result in self.results]
-        write_json(folder / OUTCOME, document)
+        plain = Outcome(**{one.name: getattr(self, one.name) for one in fields(Outcome)})
+        write_json(folder / OUTCOME, _OUTCOME.dump_python(plain, mode="json"))
 
     @property
     def levels(self) -> Contracts:
@@ -138,6 +125,9 @@ class Outcome:
     def left_out(self) -> dict[str, str]:
         """The owners that did not sign, and why."""
         return {row.owner: row.reason for row in self.owners if row.state == LEFT_OUT}
+
+
+_OUTCOME = TypeAdapter(Outcome)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ workers that share the images, the global model and the place for uploads.
 
 from __future__ import annotations
 
-import pickle
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -32,8 +31,6 @@ from noisemarket.federated.rounds import train as rounds_of
 from noisemarket.machine import available_cores
 from noisemarket.market.orders import AnyModel, Order, given_partition, given_sigma, order
 from noisemarket.market.worker_processes import (
-    UNGUARDED,
-    SharedArrays,
     WorkerProcesses,
     check_sendable,
     leave_unless_main,
@@ -51,8 +48,6 @@ MOST_KEPT = 2**28
 
 LOTS = 16
 """Messages of owners that a worker gets in a round: so many that none waits long for another."""
-
-_STOPPED = "Stopped in the middle of a round."
 
 Task = tuple[str, int, tuple[int, ...]]
 """``train``, a round and some owners; or ``score``, the first of the test records, and no owner."""
@@ -202,75 +197,23 @@ class LocalEngine(SerialEngine):
         check_sendable("model", job.model)
         check_sendable("protection", job.protection)
         self._job, self._first = job, job.first_weights()
-        self._stop, self._started = stop, False
         work, arrays = OwnerWork.of(job)
         _check_room(sum(array.nbytes for array in arrays.values()))
-        packed = pickle.dumps(work)
-        self._shared, self._processes = SharedArrays(arrays), WorkerProcesses()
-        self._views = self._shared.views
-        try:
-            count = max(1, min(workers or available_cores(), len(job)))
-            self._lots = LOTS * count
-            self._processes.start(count, self._shared)
-            try:
-                self._processes.send(packed)
-            except OSError:
-                raise self._death() from None
-        except BaseException:
-            self.close()
-            raise
+        count = max(1, min(workers or available_cores(), len(job)))
+        self._lots = LOTS * count
+        self._processes = WorkerProcesses(count, work, arrays, stop)
+        self._views = self._processes.views
 
     def _answers(self, weights: Weights, tasks: list[Task]) -> dict[Task, Any]:
-        """Have tasks done with this global model, and collect the answers.
-
-        After a failure answers may still be on their way, which the next round would take for its
-        own: so the engine closes, and says so from then on.
-        """
+        """Have tasks done with this global model, and collect the answers."""
         if not self._processes.running:
             raise NoisemarketError("The engine is closed: start another.")
         self._views["weights"][...] = weights
-        answers = {}
-        try:
-            for task, problem, answer in self._processes.answers(tasks, self._stop):
-                self._started = True
-                if problem is not None:
-                    raise NoisemarketError(f"A worker failed at {task[0]}: {problem}.")
-                answers[task] = answer
-            return answers
-        except Interrupted:
-            self.close(patience=0.0)
-            raise Interrupted(_STOPPED) from None
-        except (EOFError, OSError):
-            death = self._death()
-            self.close(patience=0.0)
-            raise death from None
-        except BaseException:
-            self.close(patience=0.0)
-            raise
+        return dict(self._processes.answers(tasks))
 
-    def _death(self) -> NoisemarketError:
-        """What to say about workers of which at least one is gone."""
-        if self._stop is not None and self._stop():
-            return Interrupted(_STOPPED)
-        for worker in self._processes.running:
-            worker.join(timeout=1)
-        codes = {worker.exitcode for worker in self._processes.running}
-        if UNGUARDED in codes:
-            return NoisemarketError(
-                "Training starts processes that import your script, which must not train again in "
-                "them: put the call under if __name__ == '__main__'."
-            )
-        if 1 in codes and not self._started:
-            return NoisemarketError(
-                "A worker process could not start; it said why on standard error. Training must be "
-                "called from a file that can be imported, under if __name__ == '__main__'."
-            )
-        return NoisemarketError("A worker process died; the round is lost.")
-
-    def close(self, patience: float = 5.0) -> None:
-        self._processes.close(patience)
+    def close(self) -> None:
+        self._processes.close()
         self._views = {}
-        self._shared.close()
 
 
 def _check_room(needed: int) -> None:

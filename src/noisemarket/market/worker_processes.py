@@ -2,34 +2,21 @@
 
 ``in_processes`` does many trainings at once, each whole in one process; ``LocalEngine`` does one
 training, with its owners shared out.
-
-``SharedArrays`` lie in one block without a name in any file system: an anonymous file of the
-kernel's (Linux), or a file that is deleted as soon as it is open (other POSIX systems). When the
-last process that has it mapped is gone, however it ended, so is the block: a killed group leaves no
-records behind. On Windows the block has a name, and the system frees it in the same way.
 """
 
 from __future__ import annotations
 
-import contextlib
-import mmap
+import ctypes
 import os
 import pickle
-import secrets
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import (
-    connection,
-    get_context,
-    parent_process,
-    process,
-    reduction,
-    resource_tracker,
-)
+from functools import cached_property
+from multiprocessing import connection, get_context, parent_process, process, resource_tracker
+from multiprocessing.sharedctypes import RawArray
 from threading import Thread
 from typing import Any, TypeVar
 
@@ -53,6 +40,7 @@ UNGUARDED = 87
 LARGE = 2**20
 """Bytes of an array from which on the processes of ``in_processes`` share it."""
 
+_STOPPED = "Stopped; what was finished is kept."
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -80,23 +68,14 @@ def in_processes(
     """Do tasks in processes of one thread each, and give each with its result once it is done.
 
     ``work`` is sent to every process once, ``told`` is given what it tells of a task under way.
-    When ``stop`` returns True, what is under way is dropped, and ``Interrupted`` raised.
     """
-    leave_unless_main()
     packed, large = _packed(work)
-    shared, processes = SharedArrays(large), WorkerProcesses()
+    count = min(max(1, workers or available_cores()), len(tasks))
+    processes = WorkerProcesses(count, packed, large, stop)
     try:
-        processes.start(min(max(1, workers or available_cores()), len(tasks)), shared)
-        processes.send(pickle.dumps(packed))
-        for task, problem, result in processes.answers(tasks, stop, told):
-            if problem is not None:
-                raise NoisemarketError(f"A process failed: {problem}.")
-            yield task, result
-    except (EOFError, OSError):
-        raise NoisemarketError("A worker process died; its unfinished work is lost.") from None
+        yield from processes.answers(tasks, told)
     finally:
         processes.close(patience=0.0)
-        shared.close()
 
 
 @dataclass(frozen=True)
@@ -139,35 +118,48 @@ def check_sendable(field: str, value: object) -> None:
 
 
 class WorkerProcesses:
-    """Some processes, and this side of the pipes to them."""
+    """Processes of one thread each, which do tasks of one kind.
 
-    def __init__(self) -> None:
+    ``make``, called in each of them with the shared ``arrays``, gives the work. Any failure ends
+    them all: answers that are still on their way would be taken for those of the next tasks.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        make: Callable[[Mapping[str, NDArray[Any]]], Work[Any, Any]],
+        arrays: Mapping[str, NDArray[Any]],
+        stop: Callable[[], bool] | None = None,
+    ) -> None:
+        leave_unless_main()
         self.running: list[Any] = []
         self._pipes: list[connection.Connection] = []
-
-    def start(self, count: int, shared: SharedArrays) -> None:
-        """Start some: what is sent to them is called with these arrays, and gives the work."""
-        context = get_context("spawn")
-        with _one_thread(), _no_interrupts():
-            for _ in range(count):
-                ours, theirs = context.Pipe()
-                worker = context.Process(target=_serve, args=(theirs, shared), daemon=True)
-                worker.start()
-                theirs.close()
-                self.running.append(worker)
-                self._pipes.append(ours)
-
-    def send(self, content: bytes) -> None:
-        for pipe in self._pipes:
-            pipe.send_bytes(content)
+        self._stop, self._answered = stop, False
+        packed, shared, context = pickle.dumps(make), SharedArrays(arrays), get_context("spawn")
+        self.views = shared.views
+        try:
+            with _one_thread(), _no_interrupts():
+                for _ in range(count):
+                    ours, theirs = context.Pipe()
+                    worker = context.Process(target=_serve, args=(theirs, shared), daemon=True)
+                    worker.start()
+                    theirs.close()
+                    self.running.append(worker)
+                    self._pipes.append(ours)
+        except BaseException:
+            self.close(patience=0.0)
+            raise
+        with self._all_or_none():
+            for pipe in self._pipes:
+                pipe.send_bytes(packed)
 
     def answers(
-        self,
-        tasks: Sequence[Task],
-        stop: Callable[[], bool] | None,
-        told: Callable[[Task, Any], object] = lambda task, note: None,
-    ) -> Iterator[tuple[Task, str | None, Any]]:
-        """Hand out tasks to free workers; give each with its error or its answer."""
+        self, tasks: Sequence[Task], told: Callable[[Task, Any], object] = lambda task, note: None
+    ) -> Iterator[tuple[Task, Any]]:
+        """Hand out tasks to free workers, and give each with its answer.
+
+        When ``stop`` returns True, what is under way is dropped, and ``Interrupted`` raised.
+        """
         waiting = iter(tasks)
         doing: dict[connection.Connection, Task] = {}
 
@@ -177,23 +169,60 @@ class WorkerProcesses:
                 doing[pipe] = task
                 return
 
-        for pipe in self._pipes:
-            hand_out(pipe)
-        while doing:
-            ready = connection.wait(list(doing), None if stop is None else LOOK_EVERY)
-            if stop is not None and stop():
-                raise Interrupted("stopped; what was finished is kept.")
-            for one in ready:
-                assert isinstance(one, connection.Connection)
-                reply = one.recv()
-                if isinstance(reply, _Note):
-                    told(doing[one], reply.content)
-                else:
+        with self._all_or_none():
+            for pipe in self._pipes:
+                hand_out(pipe)
+            while doing:
+                ready = connection.wait(list(doing), None if self._stop is None else LOOK_EVERY)
+                if self._stop is not None and self._stop():
+                    raise Interrupted(_STOPPED)
+                for one in ready:
+                    assert isinstance(one, connection.Connection)
+                    reply = one.recv()
+                    self._answered = True
+                    if isinstance(reply, _Note):
+                        told(doing[one], reply.content)
+                        continue
+                    problem, answer = reply
+                    if problem is not None:
+                        raise NoisemarketError(f"A worker failed: {problem}.")
                     task = doing.pop(one)
                     hand_out(one)
-                    yield task, *reply
+                    yield task, answer
 
-    def close(self, patience: float) -> None:
+    @contextmanager
+    def _all_or_none(self) -> Iterator[None]:
+        """End all processes if anything fails, and say what happened to one that is gone."""
+        try:
+            yield
+        except (EOFError, OSError):
+            death = self._death()
+            self.close(patience=0.0)
+            raise death from None
+        except BaseException:
+            self.close(patience=0.0)
+            raise
+
+    def _death(self) -> NoisemarketError:
+        """What to say about workers of which at least one is gone."""
+        if self._stop is not None and self._stop():
+            return Interrupted(_STOPPED)
+        for worker in self.running:
+            worker.join(timeout=1)
+        codes = {worker.exitcode for worker in self.running}
+        if UNGUARDED in codes:
+            return NoisemarketError(
+                "Training starts processes that import your script, which must not train again in "
+                "them: put the call under if __name__ == '__main__'."
+            )
+        if 1 in codes and not self._answered:
+            return NoisemarketError(
+                "A worker process could not start; it said why on standard error. Training must be "
+                "called from a file that can be imported, under if __name__ == '__main__'."
+            )
+        return NoisemarketError("A worker process died; its unfinished work is lost.")
+
+    def close(self, patience: float = 5.0) -> None:
         """Close the pipes, and kill what is still at work after so many seconds each."""
         for pipe in self._pipes:
             pipe.close()
@@ -202,7 +231,7 @@ class WorkerProcesses:
             if worker.is_alive():
                 worker.kill()
                 worker.join()
-        self.running, self._pipes = [], []
+        self.running, self._pipes, self.views = [], [], {}
 
 
 def leave_unless_main() -> None:
@@ -259,9 +288,6 @@ def _error_line(problem: Exception) -> str:
 def _no_interrupts() -> Iterator[None]:
     """Ctrl-C is for the parent alone: processes started meanwhile never see it, not even while
     they start; here it waits."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
     resource_tracker.ensure_running()  # begun later, it would let signals through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -285,85 +311,34 @@ def _one_thread() -> Iterator[None]:
                 os.environ[name] = value
 
 
-Layout = Mapping[str, tuple[int, tuple[int, ...], str]]
-"""Where each array lies in the block, its shape and its type."""
-
 _APART = 64  # bytes: where arrays begin, so that none shares a line of the cache
 
 
 class SharedArrays:
-    """Arrays by name, in one block of memory that worker processes can map.
+    """Copies of arrays by name, in one block of memory that worker processes can map.
 
-    It can be given to a process that is started by ``multiprocessing``, as an argument; nowhere
-    else can it be pickled. All arrays are copied; OSError if there is not enough memory.
+    The block has no name in any file system, so that a killed group leaves no records behind. It
+    can be an argument of a process that ``multiprocessing`` starts; nowhere else can it be pickled.
+    OSError if there is not enough memory.
     """
 
     def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        layout, at = {}, 0
+        self._layout, at = dict[str, tuple[int, tuple[int, ...], str]](), 0
         for name, array in arrays.items():
-            layout[name] = at, array.shape, array.dtype.str
+            self._layout[name] = at, array.shape, array.dtype.str
             at += -(-array.nbytes // _APART) * _APART
-        size = max(at, 1)
-        self._handle = _new_block(size)
-        self._map(_mapped(self._handle, size), layout)
+        self._block = RawArray(ctypes.c_ubyte, at + _APART)
         for name, array in arrays.items():
             self.views[name][...] = array
 
-    def _map(self, block: mmap.mmap, layout: Layout) -> None:
-        self._block, self._layout = block, layout
-        self.views: dict[str, NDArray[Any]] = {
-            name: np.ndarray(shape, dtype, buffer=block, offset=at)
-            for name, (at, shape, dtype) in layout.items()
-        }
+    @cached_property
+    def views(self) -> dict[str, NDArray[Any]]:
         """The arrays themselves, by name: what one process writes, all see."""
+        first, block = -ctypes.addressof(self._block) % _APART, memoryview(self._block)
+        return {
+            name: np.ndarray(shape, dtype, buffer=block, offset=first + at)
+            for name, (at, shape, dtype) in self._layout.items()
+        }
 
-    @classmethod
-    def attach(cls, handle: Any, size: int, layout: Layout) -> SharedArrays:
-        """What another process has made; for ``multiprocessing``."""
-        shared = cls.__new__(cls)
-        shared._handle = handle.detach() if sys.platform != "win32" else handle
-        shared._map(_mapped(shared._handle, size), layout)
-        shared._forget()
-        return shared
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        handle: Any = self._handle
-        if sys.platform != "win32":
-            handle = reduction.DupFd(handle)  # raises unless a process is being started
-        return SharedArrays.attach, (handle, len(self._block), self._layout)
-
-    def close(self) -> None:
-        """Let go of the block. Views that are still in use keep it."""
-        self.views = {}
-        with contextlib.suppress(BufferError):
-            self._block.close()
-        self._forget()
-
-    def _forget(self) -> None:
-        """Close the descriptor: what is mapped stays mapped."""
-        if sys.platform != "win32" and self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
-
-
-def _new_block(size: int) -> Any:
-    """A block of zeros: a descriptor, or on Windows a name."""
-    if sys.platform == "win32":
-        return f"noisemarket-{os.getpid()}-{secrets.token_hex(8)}"
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("noisemarket", os.MFD_CLOEXEC)
-    else:
-        with tempfile.TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
-    try:
-        os.ftruncate(descriptor, size)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _mapped(handle: Any, size: int) -> mmap.mmap:
-    if sys.platform == "win32":
-        return mmap.mmap(-1, size, tagname=handle)
-    return mmap.mmap(handle, size)
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_layout": self._layout, "_block": self._block}

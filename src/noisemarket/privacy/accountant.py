@@ -326,8 +326,8 @@ class JournalledAccountant(Closing, Accountant):
     """An accountant that keeps its charges in a file, and reads them from there after a crash.
 
     One process at a time may use a journal, and a forked child may not charge. A new journal starts
-    with ``budgets``; an existing one must have the same job and exactly these budgets. Without
-    budgets the journal must exist. ``made_by`` names versions and the kind of machine.
+    with ``budgets``; an existing one must have the same job and exactly these budgets. ``made_by``
+    names versions and the kind of machine.
 
     Example:
         ::
@@ -340,17 +340,16 @@ class JournalledAccountant(Closing, Accountant):
     def __init__(
         self,
         path: str | Path,
-        budgets: Iterable[PrivacyBudget] | None = None,
+        budgets: Iterable[PrivacyBudget],
         job: str = "",
         made_by: str = "",
     ) -> None:
         self.path = Path(path)
         self.job, self.made_by = job, made_by
         """As the journal says, if it exists already."""
-        new = budgets is not None
-        self._file = JsonLines(self.path, "journal", "another job", create=new)
+        self._file = JsonLines(self.path, "journal", "another job")
         try:
-            self._resume(None if budgets is None else tuple(budgets))
+            self._resume(tuple(budgets))
         except BaseException:
             self._file.close()
             raise
@@ -358,21 +357,20 @@ class JournalledAccountant(Closing, Accountant):
     def close(self) -> None:
         self._file.close()
 
-    def _resume(self, budgets: tuple[PrivacyBudget, ...] | None) -> None:
+    def _resume(self, budgets: tuple[PrivacyBudget, ...]) -> None:
         lines = self._file.read(_parse, _REMEDY)
         if not lines:  # new, or killed before the first line was whole
-            said = [budget.to_dict() for budget in budgets or ()]
+            said = [budget.to_dict() for budget in budgets]
             header = {"job": self.job, "made_by": self.made_by, "budgets": said}
-            if budgets is None or not json.dumps(header).encode().startswith(self._file.unfinished):
+            if not json.dumps(header).encode().startswith(self._file.unfinished):
                 raise BadInput("journal", str(self.path), "is not a privacy journal.")
             self._file.append(header)
             super().__init__(budgets)
             return
         (job, self.made_by, held), charges = _content(lines, self.path)
-        if budgets is not None and job != self.job:
+        if job != self.job:
             raise BadInput("journal", str(self.path), "is of another job: give this job's own.")
-        self.job = job
-        if budgets is not None and budgets != held:
+        if budgets != held:
             remedy = "has other budgets: they are fixed before the job."
             raise BadInput("journal", str(self.path), remedy)
         super().__init__(held)

@@ -49,6 +49,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
+from noisemarket.formats import Infinite
 from noisemarket.privacy.noise import FloatArray, rounding_reach
 
 Bits = NDArray[np.uint8]
@@ -89,12 +90,12 @@ class Evidence:
     """
 
     method: Method
-    statistic: float
+    statistic: Infinite
     degrees: int
-    largest_shift: float
-    lowest: float
-    highest: float
-    z_score: float
+    largest_shift: Infinite
+    lowest: Infinite
+    highest: Infinite
+    z_score: Infinite
     verdict: Verdict
 
     @property
