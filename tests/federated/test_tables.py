@@ -393,6 +393,12 @@ def test_draft_describes_its_own_file(tmp_path: Path) -> None:
         describe(path, "id")
 
 
+def test_draft_counts_a_text_with_and_without_spaces_as_one(tmp_path: Path) -> None:
+    path = tmp_path / "test.csv"
+    path.write_text("x,y\n" + "u,1\n" * 3 + " u ,0\n" + "v,1\n" * 3)
+    assert 'values = ["u", "v"]' in describe(path)
+
+
 @pytest.mark.slow
 def test_column_of_a_million_texts_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "test.csv"
