@@ -33,6 +33,7 @@ from noisemarket.federated.models.model import (
     Model,
     ModelMaker,
     Records,
+    shard_stacks,
 )
 
 
@@ -131,8 +132,8 @@ class TorchModel(Model):
         if self._batches_shards:
             worked = False
             try:
-                for stack in _stacks(own, shards, max(1, AT_ONCE // len(self))):
-                    yield self._batched_updates(begin, stack, steps, rate).numpy()
+                for stack in shard_stacks(len(own), shards, max(1, AT_ONCE // len(self))):
+                    yield self._batched_updates(begin, own.take(stack), steps, rate).numpy()
                     worked = True
                 return
             except (RuntimeError, NotImplementedError):
@@ -227,20 +228,6 @@ def _shaped(flat: torch.Tensor, shape: torch.Size) -> torch.Tensor:
 def _flattened(parameter: torch.Tensor) -> torch.Tensor:
     """Inverse of ``_shaped``."""
     return (parameter.permute(0, 2, 3, 1) if parameter.dim() == 4 else parameter).reshape(-1)
-
-
-def _stacks(records: TorchRecords, shards: int, most: int) -> Iterator[TorchRecords]:
-    """Shards of the same size stacked, ``most`` at a time; empty ones are left out."""
-    full, more = divmod(len(records), shards)
-    for first, last, size in ((0, more, full + 1), (more, shards, full)):
-        if size == 0:
-            continue
-        for at in range(first, last, most):
-            chosen = range(at, min(at + most, last))
-            yield TorchRecords(
-                torch.stack([records.inputs[shard::shards] for shard in chosen]),
-                torch.stack([records.labels[shard::shards] for shard in chosen]),
-            )
 
 
 @dataclass(frozen=True)
