@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, get_args
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,38 +85,24 @@ class GameRules:
         last = len(environment.phases) - 1
         return [last] if self.rule == BISECTION else list(range(len(self.starts)))
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> GameRules:
-        """From what ``to_dict`` returned, checked: it may come from another machine."""
-        try:
-            levels, settings = Levels(**values["levels"]), Settings(**values["settings"])
-            starts = tuple(values["starts"])
-            rules = cls(**{**values, "levels": levels, "settings": settings, "starts": starts})
-            savings, payments = rules.levels.shape
-            whole = (
-                rules.iterations, rules.window, rules.interactions_per_message,
-                savings - 1, payments - 1,
-            )  # fmt: skip
-            numbers = (*vars(rules.settings).values(), rules.optimism, *vars(rules.levels).values())
-            sound = (
-                all(type(value) is int and value >= 1 for value in whole)
-                and all(isinstance(v, int | float) and 0.0 <= v < 1e30 for v in numbers)
-                and all(type(start) is int for start in starts)
-                and starts[:1] == (0,)
-                and list(starts) == sorted(set(starts))
-                and savings * payments <= MOST_CELLS
-                and rules.protocol in get_args(Protocol)
-            )
-        except (TypeError, KeyError, AttributeError, ValueError):
-            sound = False
+    def check(self) -> None:
+        """Refuse rules that cannot be played: they may come from another machine."""
+        levels, (savings, payments) = self.levels, self.levels.shape
+        counts = (
+            savings - 1, payments - 1, self.iterations, self.window, self.interactions_per_message,
+        )  # fmt: skip
+        numbers = *vars(self.settings).values(), self.optimism, levels.sigma_max, levels.payment_max
+        sound = (
+            min(counts) >= 1
+            and all(0.0 <= value < 1e30 for value in numbers)
+            and self.starts[:1] == (0,)
+            and list(self.starts) == sorted(set(self.starts))
+            and savings * payments <= MOST_CELLS
+        )
         if not sound:
             raise BadInput("game", "rules", "cannot be played: a value is missing or out of range.")
-        if not rules.ends_early:
-            find_rule(rules.rule)
-        return rules
+        if not self.ends_early:
+            find_rule(self.rule)
 
 
 def game_rules(
