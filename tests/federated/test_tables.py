@@ -153,7 +153,7 @@ def test_owners_are_the_files_and_keep_their_own_records(tmp_path: Path) -> None
     assert data.train_labels.tolist() == [0, 1, 0, 1, 0]
     assert data.holders is not None
     assert data.holders.tolist() == [0, 0, 1, 1, 1]
-    part = own_partition(data.holders, data.train_labels, [1, 0])
+    part = own_partition(data.holders, [1, 0])
     assert [own.tolist() for own in part.indices] == [[2, 3, 4], [0, 1]]
     assert data.test_labels.tolist() == [1, 0]
 
