@@ -324,10 +324,8 @@ class MessageConformance:
         owner, curator = players(rule, preset)
         exchange(owner, curator, 100, ITERATIONS)
         assert owner.played == curator.played == ITERATIONS
-        assert np.array_equal(owner.deals.proposals, curator.deals.proposals)
-        assert np.array_equal(owner.deals.quotes, curator.deals.quotes)
-        assert np.array_equal(owner.deals.signed, curator.deals.signed)
-        assert owner.deals.usual() == curator.deals.usual()
+        assert np.array_equal(owner.moves, curator.moves)
+        assert owner.deal() == curator.deal()
 
     def test_the_same_moves_when_the_owner_is_restored_between_messages(
         self, rule: AnyRule
@@ -340,8 +338,8 @@ class MessageConformance:
             fresh.restore({name: np.array(value) for name, value in again.state().items()})
             exchange(fresh, other, 50, other.played + 50)
             again = fresh
-        assert np.array_equal(again.deals.proposals, owner.deals.proposals)
-        assert np.array_equal(other.deals.quotes, curator.deals.quotes)
+        assert np.array_equal(again.moves, owner.moves)
+        assert np.array_equal(other.moves, curator.moves)
         for name, value in owner.state().items():
             assert np.array_equal(value, again.state()[name]), name
 
