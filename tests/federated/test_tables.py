@@ -1,6 +1,7 @@
 """Owners' own records: tables, their description, what cannot be read, and who holds what."""
 
 import io
+import os
 import sys
 from pathlib import Path
 
@@ -190,6 +191,15 @@ def test_owner_column_must_be_named(tmp_path: Path) -> None:
     folder = written(tmp_path / "data")
     with pytest.raises(BadInput, match="must name its owner_column"):
         load_data(str(folder / "north.csv"))
+    with pytest.raises(BadInput, match="printable characters"):
+        load_data(str(written(folder, **{" ": NORTH})))
+
+
+def test_folder_of_one_file_of_all_owners_is_not_one_owner(tmp_path: Path) -> None:
+    folder = written(tmp_path / "data", columns=f'owner_column = "clinic"\n{DESCRIPTION}')
+    for act in (load_data, check_tables):
+        with pytest.raises(BadInput, match=r"owner_column clinic: name the one file instead"):
+            act(str(folder) if act is load_data else folder)  # type: ignore[operator]
 
 
 def test_parquet_has_the_same_bits_as_csv(tmp_path: Path) -> None:
@@ -284,16 +294,26 @@ def test_other_separators_are_named(tmp_path: Path, mark: str, word: str) -> Non
     assert f"has {word} between its columns in line 1: separate them with commas." in said
 
 
-@pytest.mark.parametrize("number", ['"1.234,5"', "abc", "1_0", "0x10"])
+@pytest.mark.parametrize("number", ['"1.234,5"', "abc", "1_0", "0x10", "١٢"])
 def test_text_that_is_no_number_has_its_line(tmp_path: Path, number: str) -> None:
     said = refused(tmp_path / "data", north=NORTH + f"3,{number},surgery,died\n")
     shown = number.strip('"')
     assert said.startswith(f"age in line 4 of FOLDER/north.csv is {shown}: give a number")
 
 
+def test_what_was_read_as_a_number_is_not_blamed_for_another_fault(tmp_path: Path) -> None:
+    for number in ("+5", "-nan", "1E+2", "-inf", "9" * 400):
+        odd = HEAD + f"3,{number},{'x' * 200_000},died\n4,1,surgery,lost\n"
+        said = refused(tmp_path / "data", north=odd)
+        assert said.startswith("outcome in line 3 of FOLDER/north.csv is lost"), number
+
+
 def test_row_of_another_length_has_its_line(tmp_path: Path) -> None:
     said = refused(tmp_path / "data", north=NORTH + "3,1,5,surgery,died\n")
     assert "has 5 values in line 4, where line 1 has 4 columns" in said
+    said = refused(tmp_path / "data", north=NORTH + "3,1\n")
+    assert "has 2 values in line 4" in said
+    assert "quotation" not in said
     said = refused(tmp_path / "data", north=NORTH + '3,1,"surgery,died\n4,1,surgery,died\n')
     assert "in line 4" in said
     assert "close them" in said
@@ -313,6 +333,54 @@ def test_records_that_are_often_equal_are_no_overlap(tmp_path: Path) -> None:
     same = HEAD + "1,30,surgery,died\n" * 5 + "2,80,internal,recovered\n" * 5
     folder = written(tmp_path / "data", north=same, south=same, test=same)
     assert load_data(str(folder)).remarks == ()
+    rng = np.random.default_rng(1)
+    ages = rng.integers(0, 100, (3, 60))  # of which one in three is also another's by chance
+    north, south, test = (
+        HEAD + "".join(f"1,{age},surgery,died\n" for age in some) + "2,1,surgery,recovered\n"
+        for some in ages
+    )
+    folder = written(tmp_path / "data", north=north, south=south, test=test)
+    assert load_data(str(folder)).remarks == ()
+    folder = written(tmp_path / "data", north=north, south=south, test=north)
+    assert load_data(str(folder)).remarks
+
+
+def test_what_is_no_file_of_records_is_refused(tmp_path: Path) -> None:
+    folder = written(tmp_path / "data")
+    for name in ("pipe.csv", "pipe.parquet"):
+        os.mkfifo(folder / name)
+        with pytest.raises(BadInput, match="is not a regular file"):
+            load_data(str(folder))
+        with pytest.raises(BadInput, match="is not a regular file"):
+            describe(folder / name)
+        (folder / name).unlink()
+    (folder / "more.csv").mkdir()
+    with pytest.raises(BadInput, match="Is a directory"):
+        load_data(str(folder))
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "columns.toml").write_text(DESCRIPTION)
+    with pytest.raises(BadInput, match="holds no CSV or Parquet file"):
+        check_tables(tmp_path / "none")
+
+
+def test_parquet_file_that_cannot_be_used_is_one_sentence(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = written(tmp_path / "data") / "east.parquet"
+    table = {"ward": ["surgery"] * 9, "outcome": ["died"] * 8 + ["recovered"]}
+    parquet.write_table(arrow.table({"age": [[1]] * 9} | table), path)
+    for odd in (lambda: describe(path), lambda: load_data(str(path.parent))):
+        with pytest.raises(BadInput, match="is list"):
+            odd()
+    parquet.write_table(arrow.table({"age": [float(2**63)] * 9} | table), path)
+    assert load_data(str(path.parent)).records_of["east"] == 9
+    whole = path.read_bytes()
+    for content in (b"junk", whole[:8] + bytes(200) + whole[208:]):
+        path.write_bytes(content)
+        for odd in (lambda: describe(path), lambda: load_data(str(path.parent))):
+            with pytest.raises(BadInput, match="not a whole Parquet file"):
+                odd()
 
 
 def test_lacking_files_are_named(tmp_path: Path) -> None:

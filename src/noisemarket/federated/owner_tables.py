@@ -79,7 +79,7 @@ def _load(path: Path, _stamps: tuple[tuple[object, ...], ...]) -> Dataset:
     curators = None if test is None else read_table(test, description)
     if not path.is_dir():
         names, own = read_all_owners(path, description)
-    elif files := _owner_files(folder):
+    elif files := _owner_files(folder, description):
         names, tables = tuple(files), [read_table(file, description) for file in files.values()]
         holders = np.repeat(np.arange(len(names)), list(map(len, tables)))
         own = replace(Table.joined(tables), holders=holders)
@@ -114,8 +114,8 @@ def named_dataset(
     """A dataset of named owners' encoded records and of test records, each with labels."""
     classes = description.label.classes
     if names and (own[1] == own[1][0]).all():
-        shown = f"{classes[int(own[1][0])]} alone"
-        raise BadInput("the owners' labels", shown, "give records of at least two classes.")
+        shown = classes[int(own[1][0])]
+        raise BadInput("the owners' only label", shown, "give records of at least two classes.")
     for array in (*own, *test, holders):
         array.setflags(write=False)
     return Dataset(
@@ -134,18 +134,20 @@ def check_tables(path: Path) -> tuple[list[OwnerCheck], tuple[str, ...]]:
     folder = path if path.is_dir() else path.parent
     description, test = _description(folder), _test_file(folder, needed=False)
     found, tables = list[OwnerCheck](), dict[Path, Table]()
-    files = _owner_files(folder) if path.is_dir() else {}
+    files = list(_owner_files(folder, description).items()) if path.is_dir() else []
     if not path.is_dir():
         names, tables[path] = read_all_owners(path, description)
         for number, name in enumerate(names):
             part = tables[path].some(tables[path].holders == number)
             found.append(_checked(name, part, description))
-    for name, file in (files | ({} if test is None else {test.name: test})).items():
+    for name, file in [*files, *([] if test is None else [(test.name, test)])]:
         try:
             tables[file] = read_table(file, description)
             found.append(_checked(name, tables[file], description))
         except BadInput as problem:
             found.append(OwnerCheck(name, problem=str(problem)))
+    if not found:
+        raise BadInput("data", str(folder), "holds no CSV or Parquet file of records.")
     curators = None if test is None else tables.pop(test, None)
     if test is None or curators is None or not tables:
         return found, ()
@@ -161,7 +163,7 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in found if not path.name.startswith("."))
 
 
-def _owner_files(folder: Path) -> dict[str, Path]:
+def _owner_files(folder: Path, description: Description) -> dict[str, Path]:
     """The owners' files by name."""
     files = [file for file in _files(folder) if file.stem not in RESERVED]
     seen: dict[str, Path] = {}
@@ -171,6 +173,10 @@ def _owner_files(folder: Path) -> dict[str, Path]:
         if other is not file:
             remedy = f"has two files of one owner, {other.name} and {file.name}: keep one."
             raise BadInput("data", str(folder), remedy)
+    if files and (column := description.owner_column):
+        remedy = f"has a file per owner, but {COLUMNS} names the owner_column {column}: name the "
+        remedy += f"one file instead, such as {files[0]}, or drop owner_column."
+        raise BadInput("data", str(folder), remedy)
     return {file.stem: file for file in files}
 
 
@@ -209,11 +215,11 @@ def held_back(holders: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def _overlap(own: Table, test: Table, file: Path) -> tuple[str, ...]:
-    """A remark if more test records equal owners' records than these equal one another."""
+    """A remark if clearly more test records equal owners' records than these equal one another."""
     seen, times = np.unique(own.keys, return_counts=True)
     equal = np.isin(test.keys, seen)
-    chance = float(times[times > 1].sum()) / len(own)
-    if equal.mean() <= chance:
+    chance, records = float(times[times > 1].sum()) / len(own), len(test)
+    if equal.sum() <= records * chance + 3 * (records * chance * (1 - chance)) ** 0.5:
         return ()
     return (
         f"{int(equal.sum()):,} of {len(test):,} records in {file.name} equal records of owners, "
