@@ -120,18 +120,14 @@ def games_with_ties(protocol: Protocol, pairs: int, shape: tuple[int, int]) -> G
     agreed[:, 0, 0] = True
     if protocol == "simultaneous":
         agreed[:] = True
-    paid, kept = (np.where(agreed, table, 0.0) for table in (owner, curator))
-    return Games(paid, kept, owner, curator, agreed, sees_proposal=protocol == "signed")
+    return Games(owner, curator, agreed, sees_proposal=protocol == "signed")
 
 
 def reversal(protocol: Protocol, pairs: int, shape: tuple[int, int], at: int) -> Table:
     """Random payoffs that turn into their opposite: all that had settled has to move."""
     owner, curator = np.random.default_rng([8, *shape]).normal(size=(2, pairs, *shape))
     agreed, sees_proposal = np.ones(owner.shape, dtype=bool), protocol == "signed"
-    phases = [
-        Games(sign * owner, sign * curator, owner, curator, agreed, sees_proposal)
-        for sign in (1, -1)
-    ]
+    phases = [Games(sign * owner, sign * curator, agreed, sees_proposal) for sign in (1, -1)]
     return Table(phases, [0, at], np.arange(pairs, dtype=np.uint64), FAST)
 
 
