@@ -526,6 +526,7 @@ def test_an_invitation_is_checked_part_by_part(offered: Offered) -> None:
         good | {"more": 1},
         good | {"table": table | {"rule": "unknown"}},
         good | {"table": table | {"iterations": 0}},
+        good | {"table": table | {"starts": [*range(2000)]}},  # tables for each
         good | {"table": table | {"levels": table["levels"] | {"saving_levels": 10**9}}},
         good | {"table": table | {"protocol": "other"}},
         good | {"table": table | {"settings": table["settings"] | {"discount": "x"}}},

@@ -98,6 +98,7 @@ class GameRules:
             and self.starts[:1] == (0,)
             and list(self.starts) == sorted(set(self.starts))
             and savings * payments <= MOST_CELLS
+            and len(self.starts) * max(savings * payments, MOST_CELLS // 100) <= 10 * MOST_CELLS
         )
         if not sound:
             raise BadInput("game", "rules", "cannot be played: a value is missing or out of range.")
