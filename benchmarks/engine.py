@@ -70,7 +70,7 @@ def job_of(owners: int, each: int) -> Job:
     indices = tuple(parts[owner % distinct] for owner in range(owners))
     assert data.features is not None
     model = LinearMaker(10, data.features.dimension)
-    partition = Partition(indices, np.full((owners, 10), 0.1))
+    partition = Partition(indices)
     return Job(data, partition, model, PROTECTION, np.full(owners, SIGMA), seed=1)
 
 

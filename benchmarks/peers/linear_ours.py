@@ -24,7 +24,7 @@ def _partition(task: Task) -> Partition:
     distinct = min(task.owners, IMAGES // task.each)
     parts = shares(Task(owners=distinct, each=task.each))
     indices = tuple(parts[owner % distinct] for owner in range(task.owners))
-    return Partition(indices, np.full((task.owners, 10), 0.1))
+    return Partition(indices)
 
 
 def main() -> None:

@@ -50,7 +50,7 @@ def main() -> None:
             data.train_labels, task.owners, float(task.options["beta"]), rng, data_size=sizes
         )
     else:
-        partition = Partition(tuple(common.shares(task)), np.full((task.owners, 10), 0.1))
+        partition = Partition(tuple(common.shares(task)))
     model = _network(task.options.get("network", "paper"))
     job = Job(data, partition, model, protection, np.zeros(task.owners), seed=1)
     owners, shares = range(task.owners), np.ones(task.owners)

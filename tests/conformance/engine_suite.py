@@ -79,7 +79,7 @@ def data(model: str) -> Dataset:
 def make_order(protection: str, noise: str = "simulated", model: str = "linear") -> Order:
     """A job of four owners and three rounds; linear, since a worker needs seconds to load torch."""
     parts = np.split(np.random.default_rng(3).permutation(140), np.cumsum(SIZES)[:-1])
-    partition = Partition(tuple(np.sort(part) for part in parts), np.full((4, 4), 0.25))
+    partition = Partition(tuple(np.sort(part) for part in parts))
     diverging = Paper(16, 1e30, 1)
     made, sigma = PROTECTIONS.get(protection, diverging), np.array(SIGMA)
     key = KEY if noise == "keyed" else None

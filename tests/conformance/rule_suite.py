@@ -120,18 +120,14 @@ def games_with_ties(protocol: Protocol, pairs: int, shape: tuple[int, int]) -> G
     agreed[:, 0, 0] = True
     if protocol == "simultaneous":
         agreed[:] = True
-    paid, kept = (np.where(agreed, table, 0.0) for table in (owner, curator))
-    return Games(paid, kept, owner, curator, agreed, sees_proposal=protocol == "signed")
+    return Games(owner, curator, agreed, sees_proposal=protocol == "signed")
 
 
 def reversal(protocol: Protocol, pairs: int, shape: tuple[int, int], at: int) -> Table:
     """Random payoffs that turn into their opposite: all that had settled has to move."""
     owner, curator = np.random.default_rng([8, *shape]).normal(size=(2, pairs, *shape))
     agreed, sees_proposal = np.ones(owner.shape, dtype=bool), protocol == "signed"
-    phases = [
-        Games(sign * owner, sign * curator, owner, curator, agreed, sees_proposal)
-        for sign in (1, -1)
-    ]
+    phases = [Games(sign * owner, sign * curator, agreed, sees_proposal) for sign in (1, -1)]
     return Table(phases, [0, at], np.arange(pairs, dtype=np.uint64), FAST)
 
 
@@ -324,10 +320,8 @@ class MessageConformance:
         owner, curator = players(rule, preset)
         exchange(owner, curator, 100, ITERATIONS)
         assert owner.played == curator.played == ITERATIONS
-        assert np.array_equal(owner.deals.proposals, curator.deals.proposals)
-        assert np.array_equal(owner.deals.quotes, curator.deals.quotes)
-        assert np.array_equal(owner.deals.signed, curator.deals.signed)
-        assert owner.deals.usual() == curator.deals.usual()
+        assert np.array_equal(owner.moves, curator.moves)
+        assert owner.deal() == curator.deal()
 
     def test_the_same_moves_when_the_owner_is_restored_between_messages(
         self, rule: AnyRule
@@ -340,8 +334,8 @@ class MessageConformance:
             fresh.restore({name: np.array(value) for name, value in again.state().items()})
             exchange(fresh, other, 50, other.played + 50)
             again = fresh
-        assert np.array_equal(again.deals.proposals, owner.deals.proposals)
-        assert np.array_equal(other.deals.quotes, curator.deals.quotes)
+        assert np.array_equal(again.moves, owner.moves)
+        assert np.array_equal(other.moves, curator.moves)
         for name, value in owner.state().items():
             assert np.array_equal(value, again.state()[name]), name
 

@@ -20,7 +20,7 @@ OWNERS, SIZE = 4, 6
 def job(noise: str = "simulated") -> Job:
     images, labels = np.zeros((8, 28, 28), np.uint8), np.arange(8) % 2
     data = Dataset.of(images, labels, images, labels)
-    parts = Partition(tuple(np.split(np.arange(8), OWNERS)), np.full((OWNERS, 2), 0.5))
+    parts = Partition(tuple(np.split(np.arange(8), OWNERS)))
     return Job(data, parts, LinearMaker(2, 784), Sharded(), np.full(OWNERS, 0.5), 3, noise)  # type: ignore[arg-type]
 
 

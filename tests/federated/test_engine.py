@@ -69,7 +69,7 @@ def job(
 ) -> Job:
     order = np.random.default_rng(3).permutation(200)
     parts = np.split(order, np.cumsum(SIZES)[:-1])
-    partition = Partition(tuple(np.sort(part) for part in parts), np.full((4, 4), 0.25))
+    partition = Partition(tuple(np.sort(part) for part in parts))
     made = protection or Sharded(records_per_shard=6, clip=0.5, steps=2, rate=0.2)
     sigma = np.array([0.1, 0.2, 0.0, 0.3])
     return Job(data(), partition, model or LINEAR, made, sigma, 7, noise)  # type: ignore[arg-type]
@@ -95,7 +95,7 @@ def _nothing_left():  # type: ignore[no-untyped-def]
 
 
 def test_workers_are_no_more_than_owners_and_uploads_outlive_them() -> None:
-    one = Partition((np.arange(200),), np.full((1, 4), 0.25))
+    one = Partition((np.arange(200),))
     engine = LocalEngine(replace(job(), partition=one, sigma=np.array([0.1])), 50)
     assert len(engine._processes.running) == 1
     upload = engine.train(1, engine.first_weights(), [0])[0]
@@ -285,7 +285,7 @@ class Endless(Sharded):
 
 def start(protection):
     images, labels = np.zeros((20, 36), np.uint8), np.arange(20) % 10
-    parts = Partition(tuple(np.split(np.arange(20), 2)), np.full((2, 10), 0.1))
+    parts = Partition(tuple(np.split(np.arange(20), 2)))
     data = Dataset.of(images, labels, images, labels)
     return LocalEngine(Job(data, parts, LinearMaker(10, 36), protection, np.ones(2), 1), 2)
 """

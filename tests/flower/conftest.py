@@ -52,7 +52,7 @@ def make_order(noise: str = "simulated", cap: float = np.inf, sigma: float = 0.1
     labels = rng.integers(0, 3, 120)
     images = (rng.normal(size=(120, 4)) + labels[:, None]).astype(np.float32)
     data = Dataset.of(images[:90], labels[:90], images[90:], labels[90:])
-    parts = Partition(tuple(np.split(np.arange(90), [20, 50])), np.full((3, 3), 1 / 3))
+    parts = Partition(tuple(np.split(np.arange(90), [20, 50])))
     job = Job(
         data, parts, TorchMaker(small), Paper(8, 0.1, 1), np.array([sigma, 0.2, 0.0]), 11, noise
     )

@@ -441,11 +441,11 @@ def test_a_message_that_comes_again_gets_the_reply_that_it_got(offered: Offered)
     assert place.read_bytes() == before
 
 
-@pytest.mark.parametrize("name", ["proposals", "state.proposals"])
+@pytest.mark.parametrize("name", ["proposals", "state.moves"])
 def test_a_game_of_another_version_is_declined_in_words(offered: Offered, name: str) -> None:
     place = next(iter(offered.folder.glob("owners/owner-0/jobs/*/play.npz")))
     kept = load_arrays(place)
-    kept[name.replace("proposals", "offers")] = kept.pop(name)
+    kept[f"{name}-then"] = kept.pop(name)
     save_arrays(place, private=True, **kept)
     words = "what was kept of this job is of another version"
     assert offered.offer(offered.contract).error.reason == words

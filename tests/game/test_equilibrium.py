@@ -37,7 +37,7 @@ def market(
 
 def one_shot(owner: FloatArray, curator: FloatArray) -> Games:
     everywhere = np.ones(owner.shape, dtype=bool)
-    return Games(owner, curator, owner, curator, everywhere, sees_proposal=False)
+    return Games(owner, curator, everywhere, sees_proposal=False)
 
 
 def contracts(outcomes: Contracts) -> list[tuple[float, float]]:
@@ -154,7 +154,7 @@ class TestSignedEquilibrium:
         rng = np.random.default_rng(seed)
         agreed = rng.random((20, 3, 4)) < 0.3
         owner = rng.integers(-2, 3, size=agreed.shape).astype(float)
-        game = Games(owner, -owner, owner, -owner, agreed, sees_proposal=True)
+        game = Games(owner, -owner, agreed, sees_proposal=True)
         found = signed_equilibrium(game)
         for n in range(20):
             assert (found.saving[n], found.payment[n]) == by_hand(game, n)
@@ -199,7 +199,7 @@ class TestFirstBest:
 
     def test_nobody_agrees_to_anything(self) -> None:
         zeros = np.zeros((2, 3, 4))
-        game = Games(zeros, zeros, zeros, zeros, zeros.astype(bool), sees_proposal=True)
+        game = Games(zeros, zeros, zeros.astype(bool), sees_proposal=True)
         for found in (first_best(game), signed_equilibrium(game)):
             assert found.saving.tolist() == found.payment.tolist() == [0, 0]
             assert not found.signed.any()

@@ -29,7 +29,8 @@ market = partial(Scenario.from_preset, "market", owners=40)
 def pair(scenario: Scenario, index: int) -> tuple[OwnerPlayer, CuratorPlayer, GameRules]:
     """The players of one owner and the curator, and the rules that they got."""
     environment, config = scenario.environment(), run_options(scenario).play
-    rules = GameRules.from_dict(bisection_rules(environment, config).to_dict())
+    rules = bisection_rules(environment, config)
+    rules.check()
     side = environment.owner_side(-1, slice(index, index + 1))
     owner = owner_player(rules, [side], 1, index)
     return owner, curator_player(index, rules, environment, config), rules

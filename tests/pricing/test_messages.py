@@ -5,7 +5,7 @@ import pytest
 from tests.conformance.rule_suite import MessageConformance, players
 
 from noisemarket.errors import BadInput
-from noisemarket.pricing.messages import ProposalBatch, QuoteBatch, RecentDeals
+from noisemarket.pricing.messages import ProposalBatch, QuoteBatch, usual_deal
 from noisemarket.pricing.rule import RULES
 
 pytestmark = pytest.mark.compiled
@@ -59,15 +59,14 @@ def test_an_owner_cannot_claim_a_signature_that_the_curator_did_not_give() -> No
     never = ~batch.signs
     proposals = np.array([int(np.flatnonzero(row)[0]) if row.any() else 0 for row in never])
     curator.take(ProposalBatch(0, proposals, np.ones(50, bool)))
-    assert np.array_equal(curator.deals.signed, batch.signs[np.arange(50), proposals])
-    assert not curator.deals.signed.all()
+    signed = curator.moves[:, 2]
+    assert np.array_equal(signed, batch.signs[np.arange(50), proposals])
+    assert not signed.all()
 
 
 def test_usual_needs_half() -> None:
-    def deals(signed: list[bool]) -> RecentDeals:
-        length = len(signed)
-        return RecentDeals(np.full(length, 2), np.full(length, 3), np.array(signed))
-
-    assert deals([True, False]).usual() == (2, 3)
-    assert deals([True, False, False]).usual() == (0, 0)
-    assert RecentDeals.none().usual() == (0, 0)
+    assert usual_deal(np.array([[2, 3, 1], [2, 3, 0]])) == (2, 3)
+    assert usual_deal(np.array([[2, 3, 1], [2, 3, 0], [2, 3, 0]])) == (0, 0)
+    assert usual_deal(np.array([[2, 3, 1], [1, 4, 1], [1, 4, 1], [2, 3, 1]])) == (1, 4)
+    assert usual_deal(np.array([[0, 0, 1], [0, 0, 1]])) == (0, 0)
+    assert usual_deal(np.zeros((0, 3), np.int64)) == (0, 0)

@@ -112,8 +112,7 @@ class TestTheUsualDeal:
         zeros = np.zeros((1, *agreed.shape))
         games = make_table("2x2", "signed", pairs=1).phases[0]
         games = replace(
-            games, owner_rewards=zeros, curator_rewards=zeros, owner_hopes=zeros,
-            curator_hopes=zeros, agreed=agreed[None],
+            games, owner_hopes=zeros, curator_hopes=zeros, agreed=agreed[None],
         )  # fmt: skip
         return Table([games], [0], np.array([3], dtype=np.uint64), replace(FAST, exploration=1.0))
 

@@ -14,7 +14,7 @@ Nothing moves a record from one owner to another.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -31,8 +31,8 @@ from noisemarket.federated.table_files import (
     SUFFIXES,
     Table,
     check_owner_name,
-    joined,
     place_of,
+    read_all_owners,
     read_table,
 )
 from noisemarket.files import stamp
@@ -75,31 +75,24 @@ def load_tables(path: Path) -> Dataset:
 @lru_cache(maxsize=1)
 def _load(path: Path, _stamps: tuple[tuple[object, ...], ...]) -> Dataset:
     folder = path if path.is_dir() else path.parent
-    description = _description(folder)
-    names: tuple[str, ...] = ()
-    files = _owner_files(folder, description) if path.is_dir() else {}
-    if path.is_dir() and not files:  # the owners are elsewhere
-        own = _nobody(description)
-    elif path.is_dir():
-        tables = [read_table(file, description) for file in files.values()]
-        names = tuple(files)
-        own = joined(tables)
-        own.holders = np.repeat(np.arange(len(names)), [len(table) for table in tables])
-    else:
-        own = read_table(path, description, owners=True)
-        names = tuple(sorted(own.names))
-        place = {name: number for number, name in enumerate(names)}
-        own.holders = np.array([place[name] for name in own.names])[own.holders]
-    test = _test_file(folder, needed=path.is_dir())
-    if test is not None:
-        curators = read_table(test, description)
+    description, test = _description(folder), _test_file(folder, needed=path.is_dir())
+    curators = None if test is None else read_table(test, description)
+    if not path.is_dir():
+        names, own = read_all_owners(path, description)
+    elif files := _owner_files(folder, description):
+        names, tables = tuple(files), [read_table(file, description) for file in files.values()]
+        holders = np.repeat(np.arange(len(names)), list(map(len, tables)))
+        own = replace(Table.joined(tables), holders=holders)
+    elif curators is not None:  # the owners are elsewhere
+        names, own = (), curators.some(slice(0, 0))
+    if curators is not None and test is not None:
         remarks = _overlap(own, curators, test) if names else ()
     else:
         back = held_back(own.holders)
         if not back.any():
             remedy = f"has no owner of {HELD_BACK} records: put the curator's own into test.csv."
             raise BadInput("data", str(path), remedy)
-        own, curators, remarks = _some(own, ~back), _some(own, back), ()
+        own, curators, remarks = own.some(~back), own.some(back), ()
     return named_dataset(
         description, names, own.holders, (own.records, own.labels),
         (curators.records, curators.labels), name=path.resolve().stem, source=str(path),
@@ -140,29 +133,25 @@ def check_tables(path: Path) -> tuple[list[OwnerCheck], tuple[str, ...]]:
         raise BadInput("data", str(path), "does not exist: name a folder, or a file of records.")
     folder = path if path.is_dir() else path.parent
     description, test = _description(folder), _test_file(folder, needed=False)
-    found, tables = list[OwnerCheck](), list[Table]()
-    if path.is_dir():
-        for name, file in _owner_files(folder, description).items():
-            try:
-                tables.append(read_table(file, description))
-                found.append(_checked(name, tables[-1], description))
-            except BadInput as problem:
-                found.append(OwnerCheck(name, problem=str(problem)))
-    else:
-        tables = [own := read_table(path, description, owners=True)]
-        for name in sorted(own.names):
-            part = _some(own, own.holders == own.names.index(name))
+    found, tables = list[OwnerCheck](), dict[Path, Table]()
+    files = list(_owner_files(folder, description).items()) if path.is_dir() else []
+    if not path.is_dir():
+        names, tables[path] = read_all_owners(path, description)
+        for number, name in enumerate(names):
+            part = tables[path].some(tables[path].holders == number)
             found.append(_checked(name, part, description))
-    if test is None:
-        if not found:
-            raise BadInput("data", str(folder), "holds no CSV or Parquet file of records.")
+    for name, file in [*files, *([] if test is None else [(test.name, test)])]:
+        try:
+            tables[file] = read_table(file, description)
+            found.append(_checked(name, tables[file], description))
+        except BadInput as problem:
+            found.append(OwnerCheck(name, problem=str(problem)))
+    if not found:
+        raise BadInput("data", str(folder), "holds no CSV or Parquet file of records.")
+    curators = None if test is None else tables.pop(test, None)
+    if test is None or curators is None or not tables:
         return found, ()
-    try:
-        curators = read_table(test, description)
-    except BadInput as problem:
-        return [*found, OwnerCheck(test.name, problem=str(problem))], ()
-    remarks = _overlap(joined(tables), curators, test) if tables else ()
-    return [*found, _checked(test.name, curators, description)], remarks
+    return found, _overlap(Table.joined(tables.values()), curators, test)
 
 
 # Files
@@ -213,21 +202,6 @@ def _description(folder: Path) -> Description:
 
 
 # Whole tables
-
-
-def _some(table: Table, chosen: NDArray[np.bool_]) -> Table:
-    return Table(
-        table.records[chosen], table.labels[chosen], table.odd[chosen], table.keys[chosen],
-        table.holders[chosen],
-    )  # fmt: skip
-
-
-def _nobody(description: Description) -> Table:
-    columns, none = len(description.used), np.zeros(0, np.int64)
-    return Table(
-        np.zeros((0, columns), np.float32), none, np.zeros((0, columns), np.uint8),
-        none.astype(np.uint64), none.copy(),
-    )  # fmt: skip
 
 
 def held_back(holders: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -37,14 +37,9 @@ _CLOSE = 0.5  # images, over all classes: what rounding settles anyway
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """The training images of each owner: every image with exactly one owner.
-
-    ``indices[n]`` are owner n's images in rising order; ``target[n]`` are the label proportions
-    that it drew.
-    """
+    """The training images of each owner, in rising order: every image with exactly one owner."""
 
     indices: tuple[IntArray, ...]
-    target: FloatArray
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -68,8 +63,6 @@ def dirichlet_partition(
     ``beta`` is one positive number or one for each owner. ``data_size`` gives each owner's share of
     the images (any positive numbers; equal if left out).
     """
-    from scipy.special import softmax  # slow to import, and a worker deals nothing
-
     known: IntArray = np.asarray(labels, np.int64)
     if owners * minimum > len(known):
         most = len(known) // minimum
@@ -80,8 +73,7 @@ def dirichlet_partition(
     sizes = owner_sizes(len(known), wishes, minimum)
 
     present, totals = np.unique(known, return_counts=True)
-    logs = _log_dirichlet(betas[:, None] * len(present) * (totals / len(known)), rng)
-    shares = _tilted(logs, sizes, totals, sizes / betas)
+    shares = _tilted(log_targets(totals, betas, rng), sizes, totals, sizes / betas)
     counts = _rounded(sizes[:, None] * shares, sizes, totals, rng)
 
     shuffled = rng.permutation(len(known))
@@ -90,31 +82,25 @@ def dirichlet_partition(
     holder[by_class] = np.repeat(np.tile(np.arange(owners), len(present)), counts.T.ravel())
     dealt = np.argsort(holder, kind="stable").astype(np.int64, copy=False)
     dealt.setflags(write=False)
-    target = np.zeros((owners, int(present[-1]) + 1))
-    target[:, present] = softmax(logs, axis=1)
-    return Partition(tuple(np.split(dealt, np.cumsum(sizes)[:-1])), target)
+    return Partition(tuple(np.split(dealt, np.cumsum(sizes)[:-1])))
 
 
-def own_partition(holders: ArrayLike, labels: ArrayLike, order: Sequence[int]) -> Partition:
+def own_partition(holders: ArrayLike, order: Sequence[int]) -> Partition:
     """Each owner's own records: ``holders`` numbers the owner of every record.
 
     ``order`` lists these numbers as the owners shall stand; each must have a record.
     """
     numbers: IntArray = np.asarray(holders, np.int64)
-    known: IntArray = np.asarray(labels, np.int64)
     sizes = np.bincount(numbers, minlength=len(order))
     by_holder = np.split(np.argsort(numbers, kind="stable"), np.cumsum(sizes)[:-1])
-    indices = tuple(by_holder[number].astype(np.int64, copy=False) for number in order)
-    counts = [np.bincount(known[own], minlength=int(known.max()) + 1) for own in indices]
-    return Partition(indices, np.array([count / count.sum() for count in counts]))
+    return Partition(tuple(by_holder[number].astype(np.int64, copy=False) for number in order))
 
 
-def absent_partition(data_size: ArrayLike, classes: int) -> Partition:
+def absent_partition(data_size: ArrayLike) -> Partition:
     """The sizes of owners whose records are elsewhere, with numbers for their records."""
     sizes = np.asarray(data_size, np.int64)
     numbers = np.arange(int(sizes.sum()))
-    indices = tuple(np.split(numbers, np.cumsum(sizes)[:-1]))
-    return Partition(indices, np.full((len(sizes), classes), 1.0 / classes))
+    return Partition(tuple(np.split(numbers, np.cumsum(sizes)[:-1])))
 
 
 def owner_sizes(images: int, shares: FloatArray, minimum: int) -> IntArray:
@@ -133,13 +119,15 @@ def owner_sizes(images: int, shares: FloatArray, minimum: int) -> IntArray:
     return sizes
 
 
-def _log_dirichlet(alpha: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Logarithms of Dirichlet draws up to a constant per row; small alphas do not underflow.
+def log_targets(totals: IntArray, betas: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Logarithms of the owners' targets q_n up to a constant each; small betas do not underflow.
 
     Gamma(a) is Gamma(a + 1) U^(1/a) in law, and the power can be taken as a logarithm.
     """
+    alpha = betas[:, None] * len(totals) * (totals / totals.sum())
     uniform = 1.0 - rng.random(alpha.shape)
-    return np.log(rng.standard_gamma(alpha + 1.0)) + np.log(uniform) / alpha
+    logs: FloatArray = np.log(rng.standard_gamma(alpha + 1.0)) + np.log(uniform) / alpha
+    return logs
 
 
 def _tilted(logs: FloatArray, sizes: IntArray, totals: IntArray, reach: FloatArray) -> FloatArray:

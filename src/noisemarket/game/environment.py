@@ -20,22 +20,28 @@ Protocol = Literal["signed", "simultaneous"]
 class Games:
     """One repeated two-player game per owner; every table is ``(owners, J + 1, K + 1)``.
 
-    ``owner_rewards`` and ``curator_rewards`` are what an interaction really pays;
-    ``owner_hopes`` and ``curator_hopes`` what each side alone would expect if the other agreed to
-    anything: a side may know its hopes, it learns its rewards only by playing. ``agreed`` says
-    where both sides sign. ``sees_proposal``: the curator answers the present proposal (``signed``)
-    rather than the previous one (``simultaneous``).
+    ``owner_hopes`` and ``curator_hopes`` are what each side alone would expect if the other agreed
+    to anything, ``owner_rewards`` and ``curator_rewards`` what an interaction really pays: a side
+    may know its hopes, it learns its rewards only by playing. ``agreed`` says where both sides
+    sign. ``sees_proposal``: the curator answers the present proposal (``signed``) rather than the
+    previous one (``simultaneous``).
     """
 
-    owner_rewards: FloatArray
-    curator_rewards: FloatArray
     owner_hopes: FloatArray
     curator_hopes: FloatArray
     agreed: BoolArray
     sees_proposal: bool
 
     def __len__(self) -> int:
-        return len(self.owner_rewards)
+        return len(self.agreed)
+
+    @property
+    def owner_rewards(self) -> FloatArray:
+        return np.where(self.agreed, self.owner_hopes, 0.0)
+
+    @property
+    def curator_rewards(self) -> FloatArray:
+        return np.where(self.agreed, self.curator_hopes, 0.0)
 
 
 def games(owners: OwnerSide, curator: CuratorSide, protocol: Protocol) -> Games:
@@ -48,18 +54,9 @@ def games(owners: OwnerSide, curator: CuratorSide, protocol: Protocol) -> Games:
     """
     if protocol == "simultaneous":
         hopes, costs = owners.payoffs(), curator.payoffs()
-        everywhere = np.ones(hopes.shape, dtype=bool)
-        return Games(hopes, costs, hopes, costs, everywhere, sees_proposal=False)
-    hopes, costs = owners.gains(), curator.gains()
+        return Games(hopes, costs, np.ones(hopes.shape, dtype=bool), sees_proposal=False)
     agreed = owners.signs() & curator.signs()
-    return Games(
-        owner_rewards=np.where(agreed, hopes, 0.0),
-        curator_rewards=np.where(agreed, costs, 0.0),
-        owner_hopes=hopes,
-        curator_hopes=costs,
-        agreed=agreed,
-        sees_proposal=True,
-    )
+    return Games(owners.gains(), curator.gains(), agreed, sees_proposal=True)
 
 
 @dataclass(frozen=True)

@@ -237,15 +237,13 @@ def given_partition(given: Partition | Sequence[ArrayLike], data: Dataset) -> Pa
         raise BadInput("partition", twice, "is held twice: give each record to one owner.")
     if isinstance(given, Partition):
         return given
-    counts = [np.bincount(data.train_labels[own], minlength=data.classes) for own in indices]
-    target = np.array([count / count.sum() for count in counts])
-    return Partition(tuple(np.sort(own).astype(np.int64) for own in indices), target)
+    return Partition(tuple(np.sort(own).astype(np.int64) for own in indices))
 
 
 def _dealt(scenario: Scenario, environment: Environment, data: Dataset) -> Partition:
     population = environment.population
     if data.holders is not None and not data.owners:  # they are on their owners' hosts
-        return absent_partition(population.data_size, data.classes)
+        return absent_partition(population.data_size)
     if data.holders is not None:
         names = list(map(str, population.names))
         if sorted(names) != sorted(data.owners):
@@ -254,7 +252,7 @@ def _dealt(scenario: Scenario, environment: Environment, data: Dataset) -> Parti
             raise BadInput("owner", odd, remedy)
         place = {name: number for number, name in enumerate(data.owners)}
         order = [place[name] for name in names]
-        return own_partition(data.holders, data.train_labels, order)
+        return own_partition(data.holders, order)
     rng = np.random.default_rng(np.random.SeedSequence(scenario.seed, spawn_key=(7,)))
     owners, sizes = len(environment), population.data_size
     return dirichlet_partition(data.train_labels, owners, population.beta, rng, data_size=sizes)

@@ -22,8 +22,6 @@ from pydantic import (
     AfterValidator,
     ConfigDict,
     Field,
-    PlainSerializer,
-    PlainValidator,
     TypeAdapter,
     ValidationError,
 )
@@ -98,9 +96,10 @@ class GameInvitation(AnyInvitation):
     """To a game by these rules. ``key`` names the pair's stream of random numbers."""
 
     key: Annotated[int, Field(ge=0, lt=2**64)]
-    table: Annotated[
-        GameRules, PlainValidator(GameRules.from_dict), PlainSerializer(GameRules.to_dict)
-    ]
+    table: GameRules
+
+    def __post_init__(self) -> None:
+        self.table.check()
 
     @property
     def levels(self) -> Levels:

@@ -43,6 +43,7 @@ from noisemarket.pricing.messages import (
     OwnerPlayer,
     State,
     bisection_rules,
+    last_deal,
     play_by_quotes,
 )
 
@@ -172,7 +173,7 @@ class BisectionOwner(OwnerPlayer):
         self._beliefs = owner_beliefs(self._shape[0])
 
     def deal(self) -> tuple[int, int]:
-        return self.deals.last()
+        return last_deal(self.moves)
 
     def _move(self, quotes: IntArray, signs: BoolArray) -> tuple[int, int, bool]:
         proposal = make_proposal(self._beliefs, self._wants)
@@ -198,7 +199,7 @@ class BisectionCurator(CuratorPlayer):
         self._beliefs = curator_beliefs(self._shape[0])
 
     def deal(self) -> tuple[int, int]:
-        return self.deals.last()
+        return last_deal(self.moves)
 
     def _draw(self, interactions: int) -> tuple[IntArray, BoolArray]:
         proposals = range(self._shape[0])

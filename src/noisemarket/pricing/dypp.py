@@ -33,7 +33,7 @@ from noisemarket.pricing.mechanism import (
     RunOptions,
     Trace,
 )
-from noisemarket.pricing.messages import RecentDeals, game_rules, play_by_quotes
+from noisemarket.pricing.messages import game_rules, play_by_quotes, usual_deal
 from noisemarket.pricing.rule import (
     DEALS,
     PAYMENTS,
@@ -304,8 +304,7 @@ def _record(
         np.add.at(output.counts[:, column], block, series)
     np.add.at(output.payoffs, block, rewards)
     output.last[n] = moves[-1]
-    late = slice(-settings.window, None)
-    output.deals[n] = RecentDeals(saving[late], payment[late], agreed[late]).usual()
+    output.deals[n] = usual_deal(np.column_stack([moves, agreed])[-settings.window :])
 
 
 # Batches of owners on several threads, and sums over them

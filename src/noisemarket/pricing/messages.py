@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, get_args
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,39 +85,25 @@ class GameRules:
         last = len(environment.phases) - 1
         return [last] if self.rule == BISECTION else list(range(len(self.starts)))
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> GameRules:
-        """From what ``to_dict`` returned, checked: it may come from another machine."""
-        try:
-            levels, settings = Levels(**values["levels"]), Settings(**values["settings"])
-            starts = tuple(values["starts"])
-            rules = cls(**{**values, "levels": levels, "settings": settings, "starts": starts})
-            savings, payments = rules.levels.shape
-            whole = (
-                rules.iterations, rules.window, rules.interactions_per_message,
-                savings - 1, payments - 1,
-            )  # fmt: skip
-            numbers = (*vars(rules.settings).values(), rules.optimism, *vars(rules.levels).values())
-            sound = (
-                all(type(value) is int and value >= 1 for value in whole)
-                and all(isinstance(v, int | float) and 0.0 <= v < 1e30 for v in numbers)
-                and all(type(start) is int for start in starts)
-                and starts[:1] == (0,)
-                and list(starts) == sorted(set(starts))
-                and savings * payments <= MOST_CELLS
-                and len(starts) * max(savings * payments, MOST_CELLS // 100) <= 10 * MOST_CELLS
-                and rules.protocol in get_args(Protocol)
-            )
-        except (TypeError, KeyError, AttributeError, ValueError):
-            sound = False
+    def check(self) -> None:
+        """Refuse rules that cannot be played: they may come from another machine."""
+        levels, (savings, payments) = self.levels, self.levels.shape
+        counts = (
+            savings - 1, payments - 1, self.iterations, self.window, self.interactions_per_message,
+        )  # fmt: skip
+        numbers = *vars(self.settings).values(), self.optimism, levels.sigma_max, levels.payment_max
+        sound = (
+            min(counts) >= 1
+            and all(0.0 <= value < 1e30 for value in numbers)
+            and self.starts[:1] == (0,)
+            and list(self.starts) == sorted(set(self.starts))
+            and savings * payments <= MOST_CELLS
+            and len(self.starts) * max(savings * payments, MOST_CELLS // 100) <= 10 * MOST_CELLS
+        )
         if not sound:
             raise BadInput("game", "rules", "cannot be played: a value is missing or out of range.")
-        if not rules.ends_early:
-            find_rule(rules.rule)
-        return rules
+        if not self.ends_early:
+            find_rule(self.rule)
 
 
 def game_rules(
@@ -169,58 +155,42 @@ class ProposalBatch:
         return len(self.proposals)
 
 
-@dataclass(frozen=True)
-class RecentDeals:
-    """The last interactions of a pair: proposals, quotes and where both signed."""
+def usual_deal(moves: IntArray) -> tuple[int, int]:
+    """The saving and payment signed most often, if at least half were signed; else no trade.
 
-    proposals: IntArray
-    quotes: IntArray
-    signed: BoolArray
+    ``moves`` has a row for each interaction: proposal, quote, and whether both signed.
+    """
+    traded = moves[(moves[:, 2] > 0) & (moves[:, :2].sum(axis=1) > 0), :2]
+    if not len(traded) or 2 * len(traded) < len(moves):
+        return 0, 0
+    deals, times = np.unique(traded, axis=0, return_counts=True)
+    saving, payment = deals[int(times.argmax())].tolist()
+    return saving, payment
 
-    @classmethod
-    def none(cls) -> RecentDeals:
-        return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, bool))
 
-    def then(
-        self, proposals: IntArray, quotes: IntArray, signed: BoolArray, window: int
-    ) -> RecentDeals:
-        """With later interactions added; only the last ``window`` are kept."""
-        return RecentDeals(
-            np.concatenate([self.proposals, proposals])[-window:],
-            np.concatenate([self.quotes, quotes])[-window:],
-            np.concatenate([self.signed, signed])[-window:],
-        )
-
-    def usual(self) -> tuple[int, int]:
-        """The saving and payment signed most often, if at least half were signed; else no trade."""
-        traded = self.signed & (self.proposals + self.quotes > 0)
-        if not len(traded) or 2 * int(traded.sum()) < len(traded):
-            return 0, 0
-        shape = int(self.proposals.max()) + 1, int(self.quotes.max()) + 1
-        seen = np.zeros(shape, np.int64)
-        np.add.at(seen, (self.proposals[traded], self.quotes[traded]), 1)
-        saving, payment = np.unravel_index(int(seen.argmax()), shape)
-        return int(saving), int(payment)
-
-    def last(self) -> tuple[int, int]:
-        """The saving and payment signed last; no trade if nothing was."""
-        signed = np.flatnonzero(self.signed)
-        if not len(signed):
-            return 0, 0
-        return int(self.proposals[signed[-1]]), int(self.quotes[signed[-1]])
+def last_deal(moves: IntArray) -> tuple[int, int]:
+    """The saving and payment signed last; no trade if nothing was."""
+    signed = moves[moves[:, 2] > 0, :2].tolist()
+    return tuple(signed[-1]) if signed else (0, 0)
 
 
 class _Player:
     """What all players keep: the number of savings and payments, how far they are, and the last
-    interactions."""
+    ``moves``, as ``usual_deal`` takes them."""
 
     def __init__(self, shape: tuple[int, ...], window: int) -> None:
         self._shape, self._window = shape, window
         self.played = 0
-        self.deals = RecentDeals.none()
+        self.moves: IntArray = np.zeros((0, 3), np.int64)
+
+    def _keep(self, moves: Sequence[tuple[int, int, bool]]) -> IntArray:
+        """The last moves as an array; only ``window`` of all are kept."""
+        last = np.array(moves, np.int64)
+        self.moves = np.concatenate([self.moves, last])[-self._window :]
+        return last
 
     def deal(self) -> tuple[int, int]:
-        return self.deals.usual()
+        return usual_deal(self.moves)
 
 
 class OwnerPlayer(_Player, ABC):
@@ -234,13 +204,12 @@ class OwnerPlayer(_Player, ABC):
             raise BadInput("quotes", batch.first, f"the next interaction is {self.played}.")
         if not fits or not len(batch) or batch.quotes.min() < 0 or batch.quotes.max() >= payments:
             raise BadInput("quotes", str(batch.quotes.shape), "do not fit this game.")
-        proposals, quotes = np.zeros(len(batch), np.int64), np.zeros(len(batch), np.int64)
-        signed = np.zeros(len(batch), bool)
-        for i in range(len(batch)):
-            proposals[i], quotes[i], signed[i] = self._move(batch.quotes[i], batch.signs[i])
+        moves = []
+        for quotes, signs in zip(batch.quotes, batch.signs, strict=True):
+            moves.append(self._move(quotes, signs))
             self.played += 1
-        self.deals = self.deals.then(proposals, quotes, signed, self._window)
-        return ProposalBatch(batch.first, proposals, signed)
+        proposals, _, signed = self._keep(moves).T
+        return ProposalBatch(batch.first, proposals.copy(), signed.astype(bool))
 
     @abstractmethod
     def _move(self, quotes: IntArray, signs: BoolArray) -> tuple[int, int, bool]:
@@ -256,19 +225,12 @@ class OwnerPlayer(_Player, ABC):
         """Take back what ``_memory`` gave."""
 
     def state(self) -> State:
-        return {
-            **self._memory(),
-            "played": np.array([self.played]),
-            "proposals": self.deals.proposals,
-            "quotes": self.deals.quotes,
-            "signed": self.deals.signed,
-        }
+        return {**self._memory(), "played": np.array([self.played]), "moves": self.moves}
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         self._remember(state)
         self.played = int(state["played"][0])
-        moves = np.array(state["proposals"], np.int64), np.array(state["quotes"], np.int64)
-        self.deals = RecentDeals(*moves, np.array(state["signed"], bool))
+        self.moves = np.array(state["moves"], np.int64).reshape(-1, 3)
 
 
 class CuratorPlayer(_Player, ABC):
@@ -298,14 +260,14 @@ class CuratorPlayer(_Player, ABC):
         )
         if wrong or reply.proposals.min() < 0 or reply.proposals.max() >= self._shape[0]:
             raise BadInput("proposals", reply.first, "do not fit this game.")
-        quotes, signed = np.zeros(len(reply), np.int64), np.zeros(len(reply), bool)
-        for i, proposal in enumerate(int(move) for move in reply.proposals):
+        moves = []
+        for i, proposal in enumerate(reply.proposals.tolist()):
             state = self._state(proposal)
-            quotes[i] = batch.quotes[i, state]
-            signed[i] = bool(reply.signed[i]) and bool(batch.signs[i, state])
-            self._hear(proposal, int(quotes[i]), bool(signed[i]))
+            quote = int(batch.quotes[i, state])
+            moves.append((proposal, quote, bool(reply.signed[i] and batch.signs[i, state])))
+            self._hear(*moves[-1])
             self.played += 1
-        self.deals = self.deals.then(reply.proposals.astype(np.int64), quotes, signed, self._window)
+        self._keep(moves)
         self._open = None
 
     def _state(self, proposal: int) -> int:

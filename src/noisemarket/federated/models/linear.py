@@ -1,8 +1,4 @@
-"""A linear softmax classifier on fixed features, in NumPy: scores W x, without a bias.
-
-Records are addressed where they lie: shard s of k is every k-th row from s on, so that shards of
-one size are one array with three axes.
-"""
+"""A linear softmax classifier on fixed features, in NumPy: scores W x, without a bias."""
 
 from __future__ import annotations
 
@@ -13,7 +9,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
@@ -26,6 +21,7 @@ from noisemarket.federated.models.model import (
     Model,
     ModelMaker,
     Records,
+    shard_stacks,
 )
 
 Double = NDArray[np.float64]
@@ -63,26 +59,6 @@ class LinearRecords(Records):
     def lengths(self) -> Double:
         """The norms of the features."""
         return _lengths(self.features)
-
-    def stacks(self, shards: int, most: int) -> Iterator[tuple[Flat, Labels]]:
-        """Views of shards of one size, (shards, records, dimension), with their labels; at most
-        ``most`` shards at a time."""
-        full, more = divmod(len(self), shards)
-        step = self.features.strides[0]
-        for first, last, size in ((0, more, full + 1), (more, shards, full)):
-            if size == 0:
-                continue
-            for at in range(first, last, most):
-                count = min(most, last - at)
-                rows = as_strided(
-                    self.features[at:], (count, size, self.features.shape[1]),
-                    (step, shards * step, self.features.itemsize), writeable=False,
-                )  # fmt: skip
-                width = self.labels.strides[0]
-                marks = as_strided(
-                    self.labels[at:], (count, size), (width, shards * width), writeable=False
-                )
-                yield rows, marks
 
 
 class LinearModel(Model):
@@ -153,7 +129,9 @@ class LinearModel(Model):
     def shard_updates(
         self, start: Flat, records: Records, shards: int, steps: int, rate: float
     ) -> Iterator[Flat]:
-        for rows, labels in _own(records).stacks(shards, max(1, AT_ONCE // len(self))):
+        own = _own(records)
+        for stack in shard_stacks(len(own), shards, max(1, AT_ONCE // len(self))):
+            rows, labels = own.features[stack], own.labels[stack]
             with np.errstate(all="ignore"):  # an update that is not finite counts for nothing
                 moved: Any = np.float32(0.0)
                 here = self._rows(start)

@@ -114,15 +114,8 @@ class Model(ABC):
     @contextmanager
     def one_thread(self) -> Iterator[None]:
         """Compute with one thread meanwhile: sums then have one order, and small ones are quick."""
-        blas = (one for one in _libraries().lib_controllers if one.user_api == "blas")
-        several = [(one, one.num_threads) for one in blas if one.num_threads > 1]
-        for library, _ in several:
-            library.set_num_threads(1)
-        try:
+        with _libraries().limit(limits=1, user_api="blas"):
             yield
-        finally:
-            for library, threads in several:
-                library.set_num_threads(threads)
 
 
 class ModelMaker(ABC):
@@ -152,6 +145,16 @@ class ModelMaker(ABC):
 @cache
 def _libraries() -> ThreadpoolController:
     return ThreadpoolController()
+
+
+def shard_stacks(records: int, shards: int, most: int) -> Iterator[NDArray[np.int64]]:
+    """The records of shards of one size, a row a shard, at most ``most`` shards at a time; none of
+    them is empty."""
+    full, more = divmod(records, shards)
+    for first, last, size in ((0, more, full + 1), (more, shards, full)):
+        for at in range(first, last, most) if size else ():
+            own = np.arange(at, min(at + most, last))
+            yield own[:, None] + shards * np.arange(size)
 
 
 def clipped_sum(rows: Flat, clip: float) -> NDArray[np.float64]:

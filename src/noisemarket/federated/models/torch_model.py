@@ -33,6 +33,7 @@ from noisemarket.federated.models.model import (
     Model,
     ModelMaker,
     Records,
+    shard_stacks,
 )
 
 
@@ -59,7 +60,7 @@ class TorchRecords(Records):
 
 
 class TorchModel(Model):
-    """A module whose parameters, and their gradients, are views of one flat vector each.
+    """A module that is called with views of one flat vector as its parameters.
 
     Weights of convolutions lie channels-last, which halves the time of small convolutions on a CPU.
     """
@@ -76,17 +77,12 @@ class TorchModel(Model):
         if not sum(self._sizes):
             raise BadInput("model", type(module).__name__, "give a model with parameters.")
         self.module = module
-        self._weights = torch.cat([_flattened(p.data) for p in trained.values()])
-        self._gradient = torch.zeros_like(self._weights)
-        weights, gradients = self._views(self._weights), self._views(self._gradient)
-        for name, parameter in trained.items():
-            parameter.data, parameter.grad = weights[name], gradients[name]
-        self._first: Flat = self._weights.numpy().copy()
+        self._first: Flat = torch.cat([_flattened(p.data) for p in trained.values()]).numpy()
         self._batches_shards = True  # until an attempt fails; it depends on the module only
         module.train()
 
     def __len__(self) -> int:
-        return self._weights.numel()
+        return len(self._first)
 
     def first_weights(self) -> Flat:
         return self._first.copy()
@@ -101,9 +97,7 @@ class TorchModel(Model):
 
     def descend(self, weights: Flat, records: Records, rate: float) -> None:
         own = _own(records)
-        self._load(weights)
-        self._descend(own.inputs, own.labels, rate)
-        weights[:] = self._weights.numpy()
+        self._descend(torch.from_numpy(weights), own.inputs, own.labels, rate)
 
     def clipped_gradient(self, weights: Flat, records: Records, clip: float) -> Flat:
         """Each example is a batch of its own, so that none can touch another's gradient."""
@@ -131,8 +125,8 @@ class TorchModel(Model):
         if self._batches_shards:
             worked = False
             try:
-                for stack in _stacks(own, shards, max(1, AT_ONCE // len(self))):
-                    yield self._batched_updates(begin, stack, steps, rate).numpy()
+                for stack in shard_stacks(len(own), shards, max(1, AT_ONCE // len(self))):
+                    yield self._batched_updates(begin, own.take(stack), steps, rate).numpy()
                     worked = True
                 return
             except (RuntimeError, NotImplementedError):
@@ -140,19 +134,18 @@ class TorchModel(Model):
                     raise
                 self._batches_shards = False
         for first in range(min(shards, len(own))):
-            self._weights.copy_(begin)
+            here = begin.clone()
             for _ in range(steps):
-                self._descend(own.inputs[first::shards], own.labels[first::shards], rate)
-            yield (self._weights - begin)[None].numpy()
+                self._descend(here, own.inputs[first::shards], own.labels[first::shards], rate)
+            yield (here - begin)[None].numpy()
 
     @torch.no_grad()
     def score(
         self, weights: Flat, inputs: NDArray[np.float32], labels: Labels
     ) -> tuple[int, float]:
-        self._load(weights)
         own = TorchRecords.of(inputs, labels)
         self.module.eval()
-        out = self.module(own.inputs)
+        out = self._call(torch.from_numpy(weights), own.inputs)
         self.module.train()
         right = int((out.argmax(1) == own.labels).sum())
         return right, float(functional.cross_entropy(out, own.labels, reduction="sum"))
@@ -161,16 +154,15 @@ class TorchModel(Model):
         *_, last = self.layers().values()
         aimed = weights.copy()
         if last.stop - last.start == len(scores):  # the biases of the last layer
-            self._load(weights)
+            one = TorchRecords.of(inputs, np.zeros(1, np.int64))
             with torch.no_grad():
-                now = self.module(TorchRecords.of(inputs, np.zeros(1, np.int64)).inputs)
+                now = self._call(torch.from_numpy(weights), one.inputs)
             aimed[last] += scores - now[0].numpy()
         return aimed
 
     def state(self, weights: Flat) -> dict[str, Any]:
-        """The module's state with these weights, until this model is used again."""
-        self._load(weights)
-        return self.module.state_dict()
+        """The module's state with these weights."""
+        return {**self.module.state_dict(), **self._views(torch.from_numpy(weights))}
 
     def reseed(self, seed: np.random.SeedSequence) -> None:
         torch.manual_seed(int(seed.generate_state(1)[0]))
@@ -184,13 +176,13 @@ class TorchModel(Model):
         finally:
             torch.set_num_threads(before)
 
-    def _load(self, weights: Flat) -> None:
-        self._weights.copy_(torch.from_numpy(weights))
-
-    def _descend(self, inputs: torch.Tensor, labels: torch.Tensor, rate: float) -> None:
-        self._gradient.zero_()
-        torch.autograd.backward(functional.cross_entropy(self.module(inputs), labels))
-        self._weights.add_(self._gradient, alpha=-rate)
+    def _descend(
+        self, weights: torch.Tensor, inputs: torch.Tensor, labels: torch.Tensor, rate: float
+    ) -> None:
+        """A step of SGD on weights, in place."""
+        start = weights.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(self._loss(start, inputs, labels), start)
+        weights.add_(gradient, alpha=-rate)
 
     def _batched_updates(
         self, start: torch.Tensor, stack: TorchRecords, steps: int, rate: float
@@ -208,8 +200,10 @@ class TorchModel(Model):
     def _loss(
         self, weights: torch.Tensor, inputs: torch.Tensor, labels: torch.Tensor
     ) -> torch.Tensor:
-        out = functional_call(self.module, self._views(weights), (inputs,))
-        return functional.cross_entropy(out, labels)
+        return functional.cross_entropy(self._call(weights, inputs), labels)
+
+    def _call(self, weights: torch.Tensor, inputs: torch.Tensor) -> Any:
+        return functional_call(self.module, self._views(weights), (inputs,))
 
     def _views(self, flat: torch.Tensor) -> dict[str, torch.Tensor]:
         parts = zip(self._shapes.items(), flat.split_with_sizes(self._sizes), strict=True)
@@ -227,20 +221,6 @@ def _shaped(flat: torch.Tensor, shape: torch.Size) -> torch.Tensor:
 def _flattened(parameter: torch.Tensor) -> torch.Tensor:
     """Inverse of ``_shaped``."""
     return (parameter.permute(0, 2, 3, 1) if parameter.dim() == 4 else parameter).reshape(-1)
-
-
-def _stacks(records: TorchRecords, shards: int, most: int) -> Iterator[TorchRecords]:
-    """Shards of the same size stacked, ``most`` at a time; empty ones are left out."""
-    full, more = divmod(len(records), shards)
-    for first, last, size in ((0, more, full + 1), (more, shards, full)):
-        if size == 0:
-            continue
-        for at in range(first, last, most):
-            chosen = range(at, min(at + most, last))
-            yield TorchRecords(
-                torch.stack([records.inputs[shard::shards] for shard in chosen]),
-                torch.stack([records.labels[shard::shards] for shard in chosen]),
-            )
 
 
 @dataclass(frozen=True)
