@@ -227,14 +227,20 @@ def test_changed_file_is_read_anew(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_arrays_name_no_owners(tmp_path: Path) -> None:
+def test_owners_of_arrays_are_named_in_owners_npy(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     for name, count in (("train", 6), ("test", 2)):
         np.save(tmp_path / f"{name}-features.npy", rng.random((count, 3), np.float32))
         np.save(tmp_path / f"{name}-labels.npy", np.arange(count) % 2)
-    (tmp_path / "people.csv").write_text("owner,privacy_cost\n")  # no records
     assert load_data(str(tmp_path)).owners == ()
     assert named_records(str(tmp_path)) == {}
+    (tmp_path / "people.csv").write_text("owner,privacy_cost\n")  # no records
+    assert load_data(str(tmp_path)).owners == ()
+    np.save(tmp_path / "owners.npy", np.array(["b", "a", "b", "b", "a", "b"]))
+    assert named_records(str(tmp_path)) == {"a": 2, "b": 4}
+    np.save(tmp_path / "owners.npy", np.array(["b", "a"]))
+    with pytest.raises(BadInput, match="for each of the 6 training records"):
+        load_data(str(tmp_path))
 
 
 # What cannot be read

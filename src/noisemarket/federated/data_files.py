@@ -15,6 +15,7 @@ import math
 import struct
 import tokenize
 import zlib
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -37,6 +38,9 @@ PARTS = {
 MNIST, FARS = "mnist", "fars"
 PUBLIC = ("", MNIST, FARS)
 """Names of data that needs no path; none is MNIST. It is public: no owner's secret is in it."""
+
+OWNERS = "owners.npy"
+"""The file beside others that names the owner of each training record."""
 
 FEATURE_FILES = ("train-features.npy", "train-labels.npy", "test-features.npy", "test-labels.npy")
 """The files of a folder of features."""
@@ -69,7 +73,8 @@ def load_data(folder: str | None = None) -> Dataset:
     beside one, has the records of named owners (``noisemarket.federated.owner_tables``). Else a
     folder has ``train-features.npy``, ``train-labels.npy``, ``test-features.npy`` and
     ``test-labels.npy`` (see ``Dataset.of_features``), or data in MNIST's layout (Fashion-MNIST,
-    KMNIST, ...), plain or ``.gz``; such records are dealt out. The last dataset is cached.
+    KMNIST, ...), plain or ``.gz``; ``owners.npy`` beside them names each training record's owner,
+    else records are dealt out. The last dataset is cached.
 
     Example:
         >>> len(load_data().train_labels)
@@ -90,8 +95,11 @@ def load_data(folder: str | None = None) -> Dataset:
         remedy = f"{reason}: name a folder of records, or a CSV or Parquet file."
         raise BadInput("data", folder, remedy)
     if any((here / name).exists() for name in FEATURE_FILES):
-        return _features_in(here)
-    return _images_in(here)
+        data = _features_in(here)
+    else:
+        data = _images_in(here)
+    owners = here / OWNERS
+    return _owned(data, owners, stamp(owners)) if owners.exists() else data
 
 
 def named_records(data: str) -> dict[str, int]:
@@ -102,7 +110,7 @@ def named_records(data: str) -> dict[str, int]:
 
     here = Path(data)
     named = data == FARS or (here.exists() and is_tables(here))
-    return load_data(data).records_of if named else {}
+    return load_data(data).records_of if named or (here / OWNERS).exists() else {}
 
 
 def _features_in(folder: Path) -> Dataset:
@@ -119,6 +127,22 @@ def _read_features(paths: tuple[Path, ...], _stamps: tuple[tuple[int, ...], ...]
     folder = paths[0].parent
     arrays = [read_npy(path) for path in paths]
     return Dataset.of_features(*arrays, name=folder.resolve().name, source=str(folder))
+
+
+@lru_cache(maxsize=1)
+def _owned(data: Dataset, path: Path, _stamp: tuple[int, ...]) -> Dataset:
+    """The data with the owners that a file names, one for each training record."""
+    given, records = read_npy(path), len(data.train_labels)
+    if given.shape != (records,) or given.dtype.kind not in "iuU":
+        shown = f"{given.dtype} values of shape {given.shape}"
+        remedy = f"give a name or a number for each of the {records:,} training records."
+        raise BadInput(str(path), shown, remedy)
+    from noisemarket.federated.table_files import check_owner_name  # slow to import
+
+    names, holders = np.unique(given.astype(str), return_inverse=True)
+    for name in names.tolist():
+        check_owner_name(name, path)
+    return replace(data, owners=tuple(names.tolist()), holders=holders.astype(np.int64))
 
 
 def _images_in(folder: Path) -> Dataset:
