@@ -11,7 +11,6 @@ import hashlib
 import json
 import pathlib
 import sys
-from fractions import Fraction
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -40,10 +39,6 @@ def plain(values):
 
 def owed(contract, delivered):
     """What a kept contract is paid for so many rounds, in micro-units."""
-    if contract["missed_rounds"] == "all_rounds":
-        return contract["payment"] if delivered == contract["rounds"] else 0
-    if delivered < Fraction(repr(float(contract["minimum_share"]))) * contract["rounds"]:
-        return 0
     return contract["payment"] * delivered // contract["rounds"]
 
 

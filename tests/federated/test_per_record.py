@@ -141,7 +141,7 @@ def contract(records: int, **settings: object) -> Contract:
         "job": "job", "owner": "anna", "owner_key": "0" * 64, "curator_key": "1" * 64,
         "saving": 0.0, "sigma": 0.6, "payment": 0, "rounds": 30, "protection": "per_record",
         "settings": protection.settings(), "neighbours": "replace_one", "delta": 1e-5,
-        "simulated": False, "missed_rounds": "pro_rata", "minimum_share": 0.5, "false_alarm": 1e-3,
+        "simulated": False, "false_alarm": 1e-3,
         "weight_cap": 0.1, "count_cap": 3.0,
         "offered_at": "2030-01-01T00:00:00+00:00", "expires_at": "2030-01-02T00:00:00+00:00",
     }  # fmt: skip

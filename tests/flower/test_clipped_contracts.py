@@ -39,8 +39,6 @@ def contract_of(owner: OwnerFolder, curator: KeyPair, **more: Any) -> Contract:
         ({"rho_cap": 1e9}, "agreed to other rho_cap"),
         ({"epsilon": 0.1}, "agreed to other epsilon$"),
         ({"whole_owner": False}, "agreed to other whole_owner$"),
-        ({"minimum_share": 0.5}, "must pay every delivered round"),
-        ({"missed_rounds": "all_rounds"}, "must pay every delivered round"),
         ({"offered_at": "2020-01-01T00:00:00+00:00", "expires_at": "2020-01-02T00:00:00+00:00"},
          "expired"),
     ],

@@ -61,8 +61,6 @@ def deal(
             "neighbours": str(budget.neighbours),
             "delta": budget.delta,
             "simulated": job.noise == "simulated",
-            "missed_rounds": "pro_rata",
-            "minimum_share": 0.5,
             "false_alarm": 1e-3,
             "weight_cap": None,
             "count_cap": None,

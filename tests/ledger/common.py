@@ -44,7 +44,6 @@ def contract(owner: str = "north", job: str = "job-1", **changes: Any) -> Contra
         "delta": 1e-5,
         "neighbours": "replace_one",
         "protects": "one record, replaced by any other",
-        "minimum_share": 0.5,
         "false_alarm": 0.001,
         "offered_at": "2030-01-01T00:00:00+00:00",
         "expires_at": "2030-02-01T00:00:00+00:00",

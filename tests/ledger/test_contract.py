@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from tests.ledger.common import changed, contract
 
 from noisemarket.errors import BadInput
-from noisemarket.ledger.contract import ALL_ROUNDS, Contract, canonical, parse
+from noisemarket.ledger.contract import Contract, canonical, parse
 from noisemarket.ledger.entries import Head, _hashed
 from noisemarket.ledger.money import MICRO, MOST, checked_amount, format_micro, to_micro
 from noisemarket.ledger.receipts import Receipt
@@ -50,7 +50,6 @@ def contracts(draw: st.DrawFn) -> Contract:
         shards=draw(st.none() | st.integers(1, 1000)),
         settings=draw(st.dictionaries(TEXT, SCALAR | st.lists(SCALAR, max_size=3), max_size=4)),
         whole_owner=draw(st.booleans()),
-        minimum_share=draw(st.floats(0, 1)),
     )
 
 
@@ -175,10 +174,10 @@ def test_bytes_with_another_form_are_refused() -> None:
         ("sigma", -0.1), ("sigma", math.nan), ("sigma", math.inf), ("sigma", "0.1"),
         ("sigma", 10**400), ("saving", -1e-9), ("rho_per_round", math.nan), ("rho_cap", -1.0),
         ("delta", 0.0), ("delta", 1.0), ("clip", math.inf), ("shards", 0),
-        ("minimum_share", 1.1), ("false_alarm", -0.1), ("owner", ""), ("owner", "a\nb"),
+        ("false_alarm", -0.1), ("owner", ""), ("owner", "a\nb"),
         ("owner", "\ud800"), ("owner", 3), ("owner", "x" * 1001), ("job", "\x00"),
         ("owner_key", "00"), ("owner_key", "G" * 64), ("curator_key", "A" * 64),
-        ("missed_rounds", "maybe"), ("offered_at", "today"), ("offered_at", "2030-01-01"),
+        ("offered_at", "today"), ("offered_at", "2030-01-01"),
         ("offered_at", "2030-01-01T00:00:00+02:00"), ("expires_at", "2029-01-01T00:00:00+00:00"),
         ("expires_at", 5), ("whole_owner", 1), ("simulated", "no"), ("version", 2),
         ("version", True),
@@ -213,9 +212,9 @@ def test_every_field_is_in_the_id() -> None:
     one = contract()
     assert len({changed(one, **{name: value}).id for name, value in (
         ("job", "x"), ("owner", "x"), ("sigma", 0.25), ("payment", 1), ("rounds", 4),
-        ("rho_cap", math.inf), ("missed_rounds", ALL_ROUNDS), ("settings", {}), ("nonce", "x"),
+        ("rho_cap", math.inf), ("settings", {}), ("nonce", "x"),
         ("expires_at", "2030-02-02T00:00:00+00:00"), ("simulated", True), ("clip", None),
-    )} | {one.id}) == 13  # fmt: skip
+    )} | {one.id}) == 12  # fmt: skip
 
 
 def test_a_contract_goes_through_pickle() -> None:
@@ -227,13 +226,13 @@ def test_pro_rata_is_rounded_down_and_never_above_the_payment(
     payment: int, rounds: int, data: st.DataObject
 ) -> None:
     delivered = data.draw(st.integers(0, rounds))
-    one = contract(payment=payment, rounds=rounds, minimum_share=0.0)
+    one = contract(payment=payment, rounds=rounds)
     paid = one.owed(delivered)
     assert Fraction(payment * delivered, rounds) - 1 < paid <= Fraction(payment * delivered, rounds)
     assert one.owed(rounds) == payment
-    assert changed(one, missed_rounds=ALL_ROUNDS).owed(delivered) == (
-        payment if delivered == rounds else 0
-    )
+    for wrong in (-1, rounds + 1):
+        with pytest.raises(BadInput):
+            one.owed(wrong)
 
 
 @pytest.mark.parametrize(
@@ -262,15 +261,6 @@ def test_a_receipt_with_a_wrong_head_says_what_a_head_is() -> None:
 def test_a_copy_is_the_same_contract() -> None:
     one = contract(settings={"steps": [1, 2]})
     assert copy.deepcopy([one]) == [one]
-
-
-def test_the_minimum_share_counts_as_it_is_printed() -> None:
-    """0.1 times 30 is a little more than 3 as a float; 3 of 30 rounds are a tenth all the same."""
-    one = contract(rounds=30, minimum_share=0.1, payment=30)
-    assert [one.owed(delivered) for delivered in (0, 2, 3, 30)] == [0, 0, 3, 30]
-    for wrong in (-1, 31):
-        with pytest.raises(BadInput):
-            one.owed(wrong)
 
 
 @pytest.mark.parametrize(

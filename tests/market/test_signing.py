@@ -96,8 +96,6 @@ def test_an_owner_signs_only_what_it_agreed(images: Path, tmp_path: Path) -> Non
         {"rounds": 3},
         {"job": "another"},
         {"rho_cap": good.rho_cap * 1.001},
-        {"missed_rounds": "all_rounds"},
-        {"minimum_share": 0.9},
         {"false_alarm": 0.5},
         {"weight_cap": 1.0},
         {"count_cap": None},

@@ -12,10 +12,9 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 import rfc8785
 from pydantic import (
@@ -118,10 +117,6 @@ _decode = json.JSONDecoder(parse_int=_whole).decode
 
 
 VERSION = 1
-PRO_RATA: Literal["pro_rata"] = "pro_rata"
-ALL_ROUNDS: Literal["all_rounds"] = "all_rounds"
-"""What is paid for missed rounds: the delivered share, rounded down; or nothing unless all came."""
-
 MOST_ROUNDS = 1_000_000
 _MOST_TEXT = 1000
 Bytes = bytes  # inside Contract, ``bytes`` is its method
@@ -234,9 +229,6 @@ class Contract(Document):
     """Whether all records of the owner are protected together."""
     simulated: bool = False
     """Whether the noise comes from a seed, and hides nothing from anyone that knows it."""
-    missed_rounds: Literal["pro_rata", "all_rounds"] = PRO_RATA
-    minimum_share: Share = 0.0
-    """Share of the rounds below which nothing is paid."""
     false_alarm: Share = 0.0
     """The chance that the job accuses any honest owner."""
     weight_cap: Share | None = None
@@ -293,14 +285,9 @@ class Contract(Document):
         return hashlib.sha256(self._bytes).hexdigest()
 
     def owed(self, delivered: int) -> int:
-        """What a kept contract pays for so many rounds; the minimum share counts as the decimal
-        written."""
+        """What a kept contract pays for so many rounds: their share, rounded down."""
         if not 0 <= delivered <= self.rounds:
             raise BadInput("delivered", delivered, f"the contract has {self.rounds} rounds.")
-        if self.missed_rounds == ALL_ROUNDS:
-            return self.payment if delivered == self.rounds else 0
-        if delivered < Fraction(repr(self.minimum_share)) * self.rounds:
-            return 0
         return self.payment * delivered // self.rounds
 
     @cached_property

@@ -27,7 +27,7 @@ from noisemarket.federated.protections import Sharded
 from noisemarket.federated.rounds import RoundResult, State
 from noisemarket.files import JsonLines, read_json_lines
 from noisemarket.ledger import entries
-from noisemarket.ledger.contract import PRO_RATA, Contract, moment
+from noisemarket.ledger.contract import Contract, moment
 from noisemarket.ledger.entries import (
     BEGUN,
     ROUND_KINDS,
@@ -71,8 +71,6 @@ def work_of(
         "neighbours": privacy.neighbours,
         "delta": privacy.delta,
         "simulated": privacy.noise == "simulated",
-        "missed_rounds": PRO_RATA,
-        "minimum_share": 0.0,  # else a curator could stop before it, and owe nothing
         "false_alarm": market.false_alarm,
         "weight_cap": weight_cap_of(scenario.training, owners),
         "count_cap": COUNT_CAP,
@@ -139,8 +137,6 @@ def draft_clipped(
         "neighbours": neighbours,
         "delta": delta,
         "simulated": simulated,
-        "missed_rounds": PRO_RATA,
-        "minimum_share": 0.0,
         "false_alarm": false_alarm,
         "weight_cap": None,
         "count_cap": None,

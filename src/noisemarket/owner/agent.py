@@ -27,7 +27,7 @@ from noisemarket.federated.protections.protection import Protection, privacy_sol
 from noisemarket.files import write_json
 from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.sides import SLACK, Behaviour, OwnerSide
-from noisemarket.ledger.contract import PRO_RATA, Contract, moment
+from noisemarket.ledger.contract import Contract, moment
 from noisemarket.ledger.entries import SETTLED, SIGNED
 from noisemarket.ledger.keys import OWNER, PRIVATE, SignedContract
 from noisemarket.ledger.money import UNITS, is_currency, prices
@@ -514,9 +514,6 @@ class OwnerAgent:
             index: the owner's number in the job; it and ``seed`` count where noise is simulated.
         """
         protection = single_shard(contract)
-        if (contract.missed_rounds, contract.minimum_share) != (PRO_RATA, 0.0):
-            # a release that is cut off is charged again, so the last round may lack privacy
-            raise Declined("the contract must pay every delivered round")
         budget = budget_of(contract, parameters, records=1)
         own = budget_of(contract, parameters, 1, self.folder.neighbours())
         stated = {name: getattr(contract, name) for name in STATED} | {

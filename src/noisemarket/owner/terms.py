@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WORK = (
     *("rounds", "protection", "settings", "neighbours", "delta", "simulated"),
-    *("missed_rounds", "minimum_share", "false_alarm", "weight_cap", "count_cap"),
+    *("false_alarm", "weight_cap", "count_cap"),
 )
 """The fields of a contract that an invitation states: the same for all owners of a job. Where
 records come from tables, ``description`` is one more."""
