@@ -6,7 +6,7 @@ import io
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noisemarket.formats import cell_of, csv_text, quoted, text_of
+from noisemarket.formats import cell_of, csv_text, text_of
 
 
 @given(st.text())
@@ -25,11 +25,3 @@ def test_rows_are_those_that_were_given() -> None:
     assert {row["paid"] for row in rows} == {"-2.5"}
     assert {row["note"] for row in rows} == {""}
     assert "'=1+1,-2.5," in text
-
-
-@given(st.text(min_size=1, max_size=8))
-def test_a_text_by_itself_is_a_cell(name: str) -> None:
-    line = f"{quoted(name)},1.5\n"
-    assert list(csv.reader(io.StringIO(line, newline=""))) == [[cell_of(name), "1.5"]]
-    if "\r" not in name:  # which some versions of csv leave as it is
-        assert line == csv_text(["owner", "paid"], [[name, 1.5]]).partition("\n")[2]

@@ -105,7 +105,7 @@ def test_an_owner_whose_table_does_not_fit_is_left_out(tmp_path: Path) -> None:
         table = together / f"{name}.csv"
         if name == "north":
             table = tmp_path / "bad.csv"
-            table.write_text("age,ward,outcome\n1.234,5,surgery,died\n" * 2)
+            table.write_text('age,ward,outcome\n"1.234,5",surgery,died\n')
         config = {"owner": name, "allow-unbounded": True, "allow-simulated": True}
         own = preferences(prepare(scenario).environment, index, 0)
         set_up_owner(tmp_path / name, config, own, table)

@@ -124,7 +124,7 @@ def test_a_round_that_is_asked_for_again_and_again_counts_as_denied(
     with dying(grid, 3 * 3 + 1):  # in the first round, before anyone has trained
         hold(grid, scenario, folder)
     asked = next(one for one in grid.sent if one.metadata.message_type == "train")
-    number, first = asked.metadata.dst_node_id, Train.read(*plain_of(asked))
+    number, first = asked.metadata.dst_node_id, Train.read(*plain_of(asked.content))
     key, last = KeyPair.load(folder / "curator"), ""
     contract = json.loads(kept(folder, number - 100, "terms.json").read_text())["contract"]
     agreed, answered = Contract.from_dict(contract).id, 0
@@ -139,6 +139,6 @@ def test_a_round_that_is_asked_for_again_and_again_counts_as_denied(
         if reply.has_error():
             break
         answered += 1
-        last = upload_digest(Update.read(*plain_of(reply)).weights)
+        last = upload_digest(Update.read(*plain_of(reply.content)).weights)
     assert answered == (1 if named else 2)
     assert ("another upload" if named else "2 uploads did not come") in reply.error.reason
