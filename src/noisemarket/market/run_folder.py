@@ -268,6 +268,8 @@ TRACE = "trace.csv"
 NOISE_KEY = "noise.key"
 HEAD = "head.json"
 """The ledger's head, as the curator noted it last."""
+LASTING = "lasting.json"
+"""Where owners that outlive the run are, and the least noise of each when the job began."""
 
 
 @dataclass(frozen=True)
