@@ -129,7 +129,13 @@ def test_a_folder_that_is_taken_is_refused_before_a_surface_is_measured(
 ) -> None:
     monkeypatch.setenv("NOISEMARKET_SURFACES", str(tmp_path / "surfaces"))
     (tmp_path / "taken").write_text("mine", encoding="utf-8")
-    for command in ("run", "negotiate", "compare"):
-        words = [command, "--set", "owners=20", "--set", "rounds=300"]
+    for command in (["run"], ["negotiate"], ["compare"], ["compare", "--game-only"]):
+        words = [*command, "--set", "owners=20", "--set", "rounds=300"]
         assert "not a run folder" in fails([*words, "--out", str(tmp_path / "taken")], capsys)
+        within = str(tmp_path / "taken" / "r")
+        assert "r cannot be written (File exists)" in fails([*words, "--out", within], capsys)
+        too_long = str(tmp_path / ("r" * 300))
+        assert "cannot be written (File name too long)" in fails(
+            [*words, "--out", too_long], capsys
+        )
     assert not (tmp_path / "surfaces").exists()

@@ -81,12 +81,23 @@ def test_two_jobs_add_up(images: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "one" / "ledger.sqlite").exists()
 
 
+def test_a_folder_of_a_job_finds_what_its_owners_keep(
+    images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where the job was run from Python."""
+    played(scenario(images, **ONCE), tmp_path / "one", tmp_path / "consortium")
+    with pytest.raises(SystemExit):
+        main(["ledger", "verify", str(tmp_path / "one")])
+    assert "12 receipts and 3 contracts of owners" in capsys.readouterr().out
+
+
 def test_what_an_owner_wrote_down_counts(images: Path, tmp_path: Path) -> None:
     root, made = tmp_path / "consortium", scenario(images, **ONCE)
     first = played(made, tmp_path / "one", root)
     assert first.agreed == 3
     own = owner_folder(root, "1") / "private.json"
-    own.write_text(json.dumps(json.loads(own.read_text()) | {"floor": 0.6}))
+    numbers = json.loads(own.read_text())
+    own.write_text(json.dumps(numbers | {"floor": 0.6}))
     second = played(made, tmp_path / "two", root)
     assert [owner.saving > 0 for owner in second.owners] == [True, False, True]
     third = played(made, tmp_path / "three", root, renew=True)
@@ -94,6 +105,9 @@ def test_what_an_owner_wrote_down_counts(images: Path, tmp_path: Path) -> None:
     own.write_text(json.dumps(json.loads(own.read_text()) | {"epsilon_budgt": 10}))
     with pytest.raises(BadInput, match=r"unknown name, epsilon_budgt: did you mean epsilon_budget"):
         played(made, tmp_path / "four", root)
+    own.write_text(json.dumps({**numbers, "floor": "x"}))
+    with pytest.raises(BadInput, match=r"^floor of owner 1 is x: give a number"):
+        played(made, tmp_path / "six", root)
     own.write_text("[1]")
     with pytest.raises(BadInput, match=r"is not a JSON object"):
         played(made, tmp_path / "five", root)

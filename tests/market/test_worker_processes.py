@@ -1,5 +1,6 @@
 """Tasks that are handed out to processes."""
 
+import signal
 from collections.abc import Callable
 from multiprocessing.context import SpawnProcess
 
@@ -22,6 +23,14 @@ def doubled(task: int, tell: Tell) -> int:
 @pytest.mark.parametrize("workers", [-1, 0, 1])
 def test_all_tasks_are_done_whatever_number_of_workers_is_given(workers: int) -> None:
     assert dict(in_processes(doubled, [1, 2], workers=workers)) == {1: 2, 2: 4}
+
+
+@pytest.mark.process
+def test_processes_start_where_signals_have_no_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Windows."""
+    monkeypatch.setattr("multiprocessing.resource_tracker._HAVE_SIGMASK", False)
+    monkeypatch.delattr(signal, "pthread_sigmask")
+    assert dict(in_processes(doubled, [1], workers=1)) == {1: 2}
 
 
 def test_nothing_starts_without_tasks_or_for_work_that_cannot_be_sent(

@@ -167,7 +167,7 @@ def test_an_agent_leaves_below_its_own_floor(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("floor", [-0.1, "low", True])
 def test_a_floor_that_is_none_is_refused(tmp_path: Path, floor: object) -> None:
-    with pytest.raises(BadInput, match=r"floor is .*give a number that is not negative"):
+    with pytest.raises(BadInput, match=r"floor of owner .* is .*give a number"):
         agent(tmp_path, floor=floor).stay(CLOCKS, 32)
 
 

@@ -133,3 +133,9 @@ def test_noise_beyond_measure(capsys: pytest.CaptureFixture[str]) -> None:
 def test_bad_input(settings: str, asked: dict[str, float], field: str) -> None:
     with pytest.raises(BadInput, match=field):
         answer(*settings.split(), **asked)
+
+
+@pytest.mark.parametrize("other", ["sigma", "epsilon"])
+def test_a_rho_is_not_asked_with_noise(other: str) -> None:
+    with pytest.raises(BadInput, match=r"--rho is 0\.5: .* without --sigma and --epsilon"):
+        show(rho=[0.5], **{other: 0.3})

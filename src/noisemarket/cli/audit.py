@@ -58,7 +58,6 @@ def audit(
     secure = scenario.privacy.noise == "secure"
     noise = KeyedNoise(KeyedNoise.new_key()) if secure else SimulatedNoise(scenario.seed)
     with new_folder(scenario, "audit", out, overwrite, file) as folder:
-        folder.note(kind="audit")
         with progress("uploads") as bar:
             line = bar.add_task("auditing", total=attack.uploads)
             result = attack.run(noise, lambda more: bar.update(line, advance=more))

@@ -81,11 +81,11 @@ def with_surface(
 
     ``out`` that cannot be taken is refused before the trainings, not after them.
     """
-    from noisemarket.market.run_folder import replaces
+    from noisemarket.market.run_folder import RunFolder
     from noisemarket.study import job_surface
 
     if out:
-        replaces(Path(out), overwrite, ())
+        RunFolder.check(Path(out), overwrite)
     with (
         stoppable("Stopping: nothing of this run is written yet.") as stop,
         progress("trainings") as bar,
@@ -111,9 +111,10 @@ def with_surface(
 def only_with(ability: str, option: str, value: str, scenario: Scenario) -> None:
     """Refuse an option that means nothing to a mechanism without this ability."""
     from noisemarket.pricing import MECHANISMS, find_mechanism
+    from noisemarket.show.style import listed
 
     if not getattr(find_mechanism(scenario.mechanism), ability):
-        able = ", ".join(name for name in MECHANISMS if getattr(MECHANISMS[name], ability))
+        able = listed([one for one in MECHANISMS if getattr(MECHANISMS[one], ability)], "or")
         remedy = f"{scenario.mechanism} {_WITHOUT[ability]}: choose --mechanism {able}."
         raise BadInput(option, value, remedy)
 
@@ -159,12 +160,18 @@ def resumed(
 ) -> Path:
     """The folder to resume; refuses all options but these, and a folder of another kind."""
     names = [name.removeprefix("--").removeprefix("[no-]") for name in allowed]
-    known = {"resume", "as_json", *names}
-    for name in context.params:
-        source = context.get_parameter_source(name)
-        if name not in known and source is not None and source.name == "COMMANDLINE":
-            listed = ", ".join(allowed)
-            raise BadInput("--resume", folder, f"with it, give only {listed} and --json.")
+    known, only = {"resume", "as_json", *names}, f"give only {', '.join(allowed)} and --json."
+    if folder.startswith("--"):  # an option where its folder should be
+        remedy = f"cannot be given with --resume FOLDER: {only}"
+        if folder.removeprefix("--").removeprefix("no-") in names:
+            remedy = "is where --resume needs its folder: name that first."
+        raise BadInput("option", folder, remedy)
+    for one in context.command.params:
+        source = context.get_parameter_source(str(one.name))
+        if one.name not in known and source is not None and source.name == "COMMANDLINE":
+            given = context.params[str(one.name)]
+            value = given[0] if isinstance(given, list) else given
+            raise BadInput(one.opts[0], value, f"cannot be given with --resume: {only}")
     path = Path(folder)
     for name in files:
         if not (path / name).is_file():

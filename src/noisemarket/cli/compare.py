@@ -154,7 +154,7 @@ def _game_only(
 
     names = list(named or MECHANISMS)
     check(scenario, parts_of(names), trained=False)
-    scenario = with_surface(scenario, None)
+    scenario = with_surface(scenario, None, out, overwrite)
     environment = with_caps(scenario)
     with new_folder(scenario, "compare", out, overwrite, file) as folder:
         results: dict[str, Negotiation] = {}

@@ -8,6 +8,7 @@ from typer import Option
 
 from noisemarket.cli import options as opt
 from noisemarket.cli.common import load, show
+from noisemarket.errors import BadInput
 
 
 def privacy(
@@ -27,5 +28,8 @@ def privacy(
     """Show what noise costs in privacy, and which noise an epsilon needs."""
     from noisemarket.show.privacy_report import privacy_answer, privacy_shown
 
+    if rho and (sigma, epsilon) != (None, None):
+        remedy = "it becomes an epsilon by itself: give it without --sigma and --epsilon."
+        raise BadInput("--rho", f"{rho[0]:g}", remedy)
     document = privacy_answer(load(file, preset, settings), sigma, epsilon, rho or ())
     show(as_json, document, *privacy_shown(document))

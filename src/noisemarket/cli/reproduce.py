@@ -56,14 +56,14 @@ def reproduce(
 
     kind = "reproduction"
     if file or preset:
-        scenario = own_game(with_surface(load(file, preset, settings, seed), workers))
+        chosen = load(file, preset, settings, seed)
+        scenario = own_game(with_surface(chosen, workers, out, overwrite))
         games = {Path(file).stem if file else scenario.preset: scenario}
         opened = new_folder(scenario, kind, out, overwrite, file)
     else:
         games = presets([*(settings or ()), *([] if seed is None else [f"seed={seed}"])])
         opened = RunFolder.create(out, kind, overwrite=overwrite, kind=kind)
     with opened as folder:
-        folder.note(kind="reproduction")
         with stoppable() as stop, progress("runs") as bar:
             line, played = bar.add_task("reproducing"), 0
 

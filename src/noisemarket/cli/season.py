@@ -112,13 +112,12 @@ def as_played(market: PreparedMarket, path: Path) -> PreparedMarket:
     """The market of a job with the floors that its owners had when it began."""
     import numpy as np
 
-    from noisemarket.market.lasting import LIMITS
-    from noisemarket.market.run_folder import MarketFolder
+    from noisemarket.market.run_folder import LASTING, MarketFolder
 
-    file, population = MarketFolder(path).owners / LIMITS, market.environment.population
+    file, population = MarketFolder(path).owners / LASTING, market.environment.population
     if not file.exists():  # over Flower owners keep their floors to themselves
         return market
-    known = json.loads(file.read_text(encoding="utf-8"))
+    known = json.loads(file.read_text(encoding="utf-8"))["floors"]
     least = [min(known[str(name)], market.scenario.game.sigma_max) for name in population.names]
     population = replace(population, floor=np.array(least))
     return replace(market, environment=replace(market.environment, population=population))

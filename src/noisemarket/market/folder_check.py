@@ -18,7 +18,7 @@ from noisemarket.ledger.entries import Head
 from noisemarket.ledger.receipts import Receipt, load_receipt
 from noisemarket.ledger.store import Ledger, noted_head
 from noisemarket.market.offers import RECEIPTS
-from noisemarket.market.run_folder import HEAD, JOB, MarketFolder, read_status
+from noisemarket.market.run_folder import HEAD, JOB, LASTING, MarketFolder
 from noisemarket.owner.folder import CONTRACT
 from noisemarket.owner.folder import RECEIPTS as OWN_RECEIPTS
 
@@ -73,8 +73,9 @@ def _of_owners(folder: MarketFolder, job: str, name: str) -> list[Path]:
     """Files of a name in the owners' folders, also where these outlive the run."""
     found = [*folder.owners.glob(f"*/{name}")]
     roots = {folder.owners}
-    with contextlib.suppress(BadInput):
-        roots.add(Path(read_status(folder.path).get("owners_folder", folder.owners)))
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        kept = json.loads((folder.owners / LASTING).read_text(encoding="utf-8"))
+        roots.add(Path(kept["folder"]))
     return sorted([*found, *(file for one in roots for file in one.glob(f"*/jobs/{job}/{name}"))])
 
 

@@ -21,16 +21,13 @@ from noisemarket.files import private_folder, write_json
 from noisemarket.game.environment import Environment
 from noisemarket.game.sides import SLACK
 from noisemarket.market.orders import Order, PreparedMarket
-from noisemarket.market.run_folder import MarketFolder
+from noisemarket.market.run_folder import LASTING, MarketFolder
 from noisemarket.owner.agent import BELOW_FLOOR, KEEPS_MORE
 from noisemarket.owner.folder import Declined, OwnerFolder, digest_of, owner_folder
 from noisemarket.owner.simulated import SimulatedOwner, preferences
 from noisemarket.owner.wallet import Wallet
 from noisemarket.pricing.rule import seeds
 from noisemarket.privacy.zcdp import sigma_for_rho
-
-LIMITS = "floors.json"
-"""In the owners' part of a run folder: the least noise of each owner when the job began."""
 
 _OWN = ("privacy_cost", "markup", "floor")
 
@@ -68,8 +65,8 @@ def with_lasting_owners(
     for path in (root, folder.path, folder.owners):
         private_folder(path)
     known: Mapping[str, float] = {}
-    if (kept := folder.owners / LIMITS).exists():
-        known = json.loads(kept.read_text(encoding="utf-8"))
+    if (kept := folder.owners / LASTING).exists():
+        known = json.loads(kept.read_text(encoding="utf-8"))["floors"]
     dimension, sigma_max = order.job.first_weights().size, scenario.game.sigma_max
     owners, floors = list[SimulatedOwner](), dict[str, float]()
     columns: dict[str, list[float]] = {name: [] for name in _OWN}
@@ -100,8 +97,7 @@ def with_lasting_owners(
         columns["privacy_cost"].append(preferred["privacy_cost"] * weight * value)
         columns["markup"].append(preferred["markup"])
         columns["floor"].append(min(floors[name], sigma_max))
-    if not known:
-        write_json(kept, floors, private=True)
+    write_json(kept, {"folder": str(root.absolute()), "floors": floors}, private=True)
     told = _told(environment, {name: np.array(values) for name, values in columns.items()})
     return replace(market, environment=told), owners
 

@@ -79,15 +79,24 @@ class RunFolder:
         folder = cls(path)
         folder._facts = facts
         try:
-            replaces(path, overwrite, inputs)
-            path.mkdir(parents=True, exist_ok=True)
+            cls.check(path, overwrite, inputs)
+            path.mkdir(exist_ok=True)
             folder._lock = exclusive(path, "out")
-            if replaces(path, overwrite, inputs):
+            if _replaces(path, overwrite, inputs):
                 _empty(path)
             folder.status("running")
         except OSError as problem:
             raise unusable("out", path, "written", problem) from None
         return folder
+
+    @classmethod
+    def check(cls, path: Path, overwrite: bool, inputs: Sequence[str] = ()) -> None:
+        """Refuse a path that no run can have, as ``create`` would; makes the folders above it."""
+        try:
+            _replaces(path, overwrite, inputs)
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise unusable("out", path, "written", problem) from None
 
     @classmethod
     def reopen(cls, path: Path, **facts: object) -> RunFolder:
@@ -210,7 +219,7 @@ def read_status(path: Path) -> dict[str, Any]:
         raise BadInput("resume", str(path / STATUS), "cannot be read.") from None
 
 
-def replaces(path: Path, overwrite: bool, inputs: Sequence[str]) -> bool:
+def _replaces(path: Path, overwrite: bool, inputs: Sequence[str]) -> bool:
     """Whether an earlier run is to be replaced; whatever else is there is refused."""
     if not path.exists() or (path.is_dir() and all(map(_is_begun, path.iterdir()))):
         return False
@@ -268,6 +277,8 @@ TRACE = "trace.csv"
 NOISE_KEY = "noise.key"
 HEAD = "head.json"
 """The ledger's head, as the curator noted it last."""
+LASTING = "lasting.json"
+"""Where owners that outlive the run are, and the least noise of each when the job began."""
 
 
 @dataclass(frozen=True)

@@ -287,7 +287,10 @@ def _error_line(problem: Exception) -> str:
 @contextmanager
 def _no_interrupts() -> Iterator[None]:
     """Ctrl-C is for the parent alone: processes started meanwhile never see it, not even while
-    they start; here it waits."""
+    they start; here it waits. Windows has no such mask."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
     resource_tracker.ensure_running()  # begun later, it would let signals through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -243,15 +243,18 @@ class OwnerAgent:
         """A noise that the owner states itself, ``floor`` or ``sigma_max``; 0 if it does not."""
         noise = self._private().get(name, 0.0)
         if type(noise) not in (int, float) or not noise >= 0.0:
-            raise BadInput(name, noise, "give a number that is not negative.")
+            raise self._wrong(name, noise, "give a number that is not negative.")
         return float(noise)
 
     def _most(self, name: str) -> int:
         """The owner's own limit of what a curator may ask of it."""
         most = self._private().get(name, MOST[name])
         if type(most) is not int or most < 0:
-            raise BadInput(name, most, "give a whole number that is not negative.")
+            raise self._wrong(name, most, "give a whole number that is not negative.")
         return most
+
+    def _wrong(self, name: str, value: object, remedy: str) -> BadInput:
+        return BadInput(f"{name} of owner {self.folder.name}", value, remedy)
 
     def _check_invitation(self, invitation: GameInvitation | JobInvitation) -> None:
         expected = self._config.get("curator-key")
@@ -340,7 +343,7 @@ class OwnerAgent:
         for name in LIMITS & private.keys():
             given = private[name]
             if type(given) not in (int, float) or not given >= 0.0:
-                raise BadInput(name, given, "give a number that is not negative.")
+                raise self._wrong(name, given, "give a number that is not negative.")
             found[name] = float(given)
         cap, budget, epsilon = found.values()
         if math.isfinite(epsilon):

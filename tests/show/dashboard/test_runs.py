@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -56,6 +57,7 @@ def test_a_run_whose_status_is_damaged_is_still_a_run(runs: Path, tmp_path: Path
     (one,) = RunStore(tmp_path).listing()
     assert (one["kind"], one["state"], one["accuracy"] is None) == ("run", "incomplete", False)
     assert one["problem"] == "its status.json cannot be read."
+    assert not one["resumable"]  # the command could not read it either
 
 
 def test_a_stopped_run_has_the_accuracy_of_its_last_round(runs: Path, tmp_path: Path) -> None:
@@ -194,6 +196,7 @@ def test_no_equilibrium_is_shown_that_ignores_a_cap(runs: Path, tmp_path: Path) 
     file = tmp_path / "game" / "scenario.toml"
     whole = file.read_text()
     assert "epsilon_cap = 0.0" in whole
+    whole = re.sub('(?m)^data = ".*"', 'data = "gone"', whole)
     file.write_text(whole.replace("epsilon_cap = 0.0", "epsilon_cap = 2.0"))
     found = Client(web_app(RunStore(tmp_path))).get("/api/runs/game/curves").json()
     assert found["equilibrium"] is None

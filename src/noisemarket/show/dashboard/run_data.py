@@ -20,7 +20,6 @@ from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.money import MICRO
 from noisemarket.ledger.verification import verify
 from noisemarket.market.negotiation import run_options
-from noisemarket.market.orders import with_caps
 from noisemarket.market.outcome import LEFT_OUT, OUTCOME, PAID, Outcome, OwnerOutcome
 from noisemarket.market.run_folder import TRACE
 from noisemarket.pricing import MECHANISMS, find_mechanism
@@ -86,7 +85,7 @@ def environment_of(store: RunStore, run: str) -> tuple[Scenario, Environment]:
     if scenario.population.owners > MOST_OWNERS:
         remedy = f"exact answers are computed here for up to {MOST_OWNERS:,} owners."
         raise BadInput("population.owners", scenario.population.owners, remedy)
-    return scenario, with_caps(scenario)
+    return scenario, scenario.environment()
 
 
 def curves(store: RunStore, run: str) -> dict[str, Any]:

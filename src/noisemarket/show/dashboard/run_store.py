@@ -210,7 +210,7 @@ class RunStore:
         data = training.get("data")
         return {
             "kind": kind,
-            "resumable": kind in RESUMABLE and not self.is_job(run),
+            "resumable": status.get("kind") in RESUMABLE and not self.is_job(run),
             "private": summary.get("secure_noise", privacy.get("noise") != "simulated"),
             "preset": scenario.get("preset"),
             "mechanism": None if kind in _NO_MECHANISM else scenario.get("mechanism"),
