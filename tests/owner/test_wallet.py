@@ -50,6 +50,24 @@ def wallet_in(folder: Path, clock: Callable[[], datetime] | None = None) -> Wall
     return Wallet(folder, "anna", RECORDS, clock or Clock())
 
 
+def test_accounts_of_other_records_share_the_budget(tmp_path: Path) -> None:
+    """A record may be in both sets: deleting a line of a file does not refill the budget."""
+    clock = Clock()
+    first, end = wallet_in(tmp_path, clock), clock.later(days=1)
+    first.reserve("one", terms(0.5), end, 1.0)
+    first.hold("one")
+    first.spend("one", 1, "bits", 0.05)
+    second = Wallet(tmp_path, "anna", "cd" * 32, clock)
+    assert second.left(1.0) == 0.5
+    with pytest.raises(BudgetSpent, match=r"needs 0\.6, and 0\.5 is left"):
+        second.reserve("two", terms(0.6), end, 1.0)
+    second.reserve("two", terms(0.4), end, 1.0)
+    first.free("one")
+    assert first.left(1.0) == pytest.approx(0.55)
+    assert second.left(1.0, "two") == pytest.approx(0.95)
+    assert second.left(math.inf) == math.inf
+
+
 def test_a_job_is_reserved_spent_and_freed(tmp_path: Path) -> None:
     clock = Clock()
     wallet = wallet_in(tmp_path, clock)

@@ -363,7 +363,7 @@ class OwnerAgent:
         """The most zCDP that a job may cost: what the owner sells in one, or has left if less."""
         cap, budget = self.limits()
         wallet = None if math.isinf(budget) else self.wallet()
-        return cap if wallet is None else min(cap, wallet.account().left(budget, job))
+        return cap if wallet is None else min(cap, wallet.left(budget, job))
 
     def _affordable(self, job: str, work: Mapping[str, Any]) -> float:
         """The least noise with which all rounds of a job cost no more than is allowed."""

@@ -4,7 +4,7 @@ zCDP adds up over jobs, also where each was chosen after the last. So a bound on
 on what all of them tell, whatever the curators do. A job's cost is **reserved** before the owner
 signs, **spent** round by round before a release goes out, and what is left of it is **freed** at
 settlement, or when nobody has come back to it for long. Reserved and spent together never pass the
-budget.
+budget, those of the owner's earlier sets of records included: a record may be in several.
 
 The file only grows. A line is one operation with the whole account after it, the digest of the line
 before and its own: an operation reads the last line, checks it, and adds one, whatever came before.
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from noisemarket.errors import BadInput
-from noisemarket.files import JsonLines, last_line, parse_json_lines, unusable
+from noisemarket.files import JsonLines, exclusive, last_line, parse_json_lines, unusable
 from noisemarket.formats import finite, infinite
 from noisemarket.privacy.accountant import TOLERANCE, BudgetSpent, PrivacyBudget
 
@@ -145,6 +145,19 @@ class Wallet:
         lines = parse_json_lines(content, self.path, "wallet", dict)
         return self._account(lines, note).at(self.clock())
 
+    def left(self, budget: float, job: str = "") -> float:
+        """What a job may reserve of the owner's budget for all of its records."""
+        return self.account().left(self._for_these(budget), job)
+
+    def _for_these(self, budget: float) -> float:
+        """What a budget leaves for these records, beside what the owner's others have taken."""
+        others = self.folder.glob("wallet-*.jsonl") if math.isfinite(budget) else ()
+        for line in (last_of(path) for path in others if path != self.path):
+            if line is not None:
+                other = replace(self, records=str(line.get("records"))).account()
+                budget -= other.spent + other.reserved
+        return budget
+
     def reserve(self, job: str, terms: PrivacyBudget, until: str, budget: float) -> None:
         """Set ``terms.rho_cap`` aside for a job, once; ``BudgetSpent`` if the ``budget`` is too
         small."""
@@ -154,7 +167,7 @@ class Wallet:
                 if known.terms != terms:
                     raise BadInput("job", job, "has a reservation on other terms.")
                 return None
-            left = now.left(budget)
+            left = now.left(self._for_these(budget))
             if terms.rho_cap > left * (1.0 + TOLERANCE):
                 remedy = f"the job needs {terms.rho_cap:.6g}, and {left:.6g} is left for it."
                 raise BudgetSpent("budget", budget, remedy)
@@ -164,7 +177,8 @@ class Wallet:
             one = Reservation(terms, min(until, self._lapse(), key=datetime.fromisoformat))
             return replace(now.having(job, one), jobs=now.jobs + 1)
 
-        self._write(RESERVE, job, change, rho=terms.rho_cap)
+        with exclusive(self.folder / "wallets", "wallet", "another job", wait=True):
+            self._write(RESERVE, job, change, rho=terms.rho_cap)
 
     def hold(self, job: str) -> None:
         """Keep the reservation of a job that both sides have signed."""

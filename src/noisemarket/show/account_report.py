@@ -129,7 +129,7 @@ def _account(
         row["epsilon"] = finite(gaussian_epsilon(row["rho"], delta))
         row["rho"] = finite(row["rho"])
         row["paid_micro"], row["currency"] = paid.get(job, (None, UNITS))
-    left = account.left(budget)
+    left = wallet.left(budget)
     sell = min(left, cap)
     reach = None if terms is None else Reservation.from_row(terms).terms.sensitivity
     return {
@@ -171,7 +171,7 @@ def accounts_shown(document: Mapping[str, Any]) -> list[Table | str]:
 
 
 def _all_shown(owners: list[dict[str, Any]]) -> Table:
-    heads = ("jobs", "rho", "epsilon", "reserved", "left", "paid")
+    heads = ("jobs", "rho", "epsilon", "rho reserved", "rho left", "paid")
     table = table_of(None, ("owner",), *heads, **_PLAIN)
     for one in owners:
         last = one["accounts"][-1] if one["accounts"] else {}
@@ -191,11 +191,9 @@ def _one_shown(owner: Mapping[str, Any]) -> list[Table | str]:
         head = f"Records {account['records'][:16]}: {account['jobs']} job"
         head += f"{'s' * (account['jobs'] != 1)}, rho "
         head += f"{_number(account['rho'])}, epsilon {_number(account['epsilon'])} at delta "
-        head += (
-            f"{delta:g}; reserved {_number(account['reserved'])}, left {_left(account['left'])}."
-        )
+        head += f"{delta:g}; reserved rho {_number(account['reserved'])}, left {_left(account['left'])}."
         if number > 1:
-            head = "Other records, so another account. " + head
+            head = "Other records, so another account within the same budget. " + head
         table = table_of(None, ("job", "state"), "rounds", "rho", "epsilon", "paid", **_PLAIN)
         for row in account["each_job"]:
             paid = row["paid_micro"]
@@ -231,6 +229,7 @@ def write_accounts(folder: RunFolder, root: Path) -> list[str]:
         names = ", ".join(changed[:5]) + (", ..." if len(changed) > 5 else "")
         said.append(
             f"{len(changed)} of {len(owners)} owners have other records than in earlier jobs, so "
-            f"another account: {names}. A record in both has cost the sum."
+            f"another account: {names}. A record in both has cost the sum, so all accounts of an "
+            "owner share its budget."
         )
     return said + broken

@@ -67,8 +67,8 @@ function wallet(account, currency) {
   if (!account?.accounts.length) return box(h("p", {}, "This run kept no wallet: its owners lived for one job only. With --owners-folder they stay, and so do their wallets."));
   const last = account.accounts.at(-1);
   return box(facts(["Jobs", String(account.accounts.reduce((sum, one) => sum + one.jobs, 0))], ["Rho", known(account.rho, "no bound")],
-    ["Epsilon", known(account.epsilon, "no bound"), `at delta ${account.delta}`], ["Reserved", known(last.reserved, "no bound")],
-    ["Left", known(last.left, "no limit")], ["Paid in all", Object.entries(account.money_micro).map(([unit, micro]) => money(micro / 1e6, unit)).join(", ") || money(0, currency)]),
-  account.accounts.length > 1 && h("p", {}, "The records have changed: each set has an account of its own. Rho is that of a record in all of them."),
+    ["Epsilon", known(account.epsilon, "no bound"), `at delta ${account.delta}`], ["Rho reserved", known(last.reserved, "no bound")],
+    ["Rho left", known(last.left, "no limit")], ["Paid in all", Object.entries(account.money_micro).map(([unit, micro]) => money(micro / 1e6, unit)).join(", ") || money(0, currency)]),
+  account.accounts.length > 1 && h("p", {}, "The records have changed: each set has an account of its own, within one budget. Rho is that of a record in all of them."),
   last.could_sell.length > 0 && h("p", {}, "What is left covers ", last.could_sell.map((one) => `${one.rounds} rounds at sigma ${one.sigma}`).join(", "), "."));
 }
