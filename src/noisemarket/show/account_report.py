@@ -191,7 +191,11 @@ def _one_shown(owner: Mapping[str, Any]) -> list[Table | str]:
         head = f"Records {account['records'][:16]}: {account['jobs']} job"
         head += f"{'s' * (account['jobs'] != 1)}, rho "
         head += f"{_number(account['rho'])}, epsilon {_number(account['epsilon'])} at delta "
-        head += f"{delta:g}; reserved rho {_number(account['reserved'])}, left {_left(account['left'])}."
+        head += f"{delta:g}; reserved rho {_number(account['reserved'])}, left "
+        head += _left(account["left"])
+        if owner["rho_budget"] is not None:
+            head += f" of {_number(owner['rho_budget'])}"
+        head += "."
         if number > 1:
             head = "Other records, so another account within the same budget. " + head
         table = table_of(None, ("job", "state"), "rounds", "rho", "epsilon", "paid", **_PLAIN)
