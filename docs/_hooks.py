@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HOME = "README.md"
 OUTSIDE = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "CITATION.cff", "LICENSE",
            "benchmarks/README.md", "deploy/README.md")  # fmt: skip
-EXAMPLES = ("*.md", "*.toml", "*.csv", "*.py")
+EXAMPLES = ("*.md", "*.toml", "*.csv", "*.py", "*.ipynb")
 FIGURES = "benchmarks/results/reproduction/*.png"
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 LOADED = re.compile(

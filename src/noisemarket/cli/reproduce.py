@@ -64,7 +64,7 @@ def reproduce(
         opened = RunFolder.create(out, kind, overwrite=overwrite, kind=kind)
     with opened as folder:
         folder.note(kind="reproduction")
-        with stoppable() as stop, progress("runs") as bar:
+        with stoppable("Stopping: no result is kept.") as stop, progress("runs") as bar:
             line, played = bar.add_task("reproducing"), 0
 
             def advance(title: str, learner: str) -> None:
