@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from griffe import Extension
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
@@ -31,6 +32,14 @@ LOADED = re.compile(
     r"|(?:url\(|@import )[\"']?(?:https?:)?//"
 )
 """Something that a browser would fetch from another host."""
+
+
+class Examples(Extension):
+    """Reads ``Example:`` of a docstring as code, as ``Examples:`` is; else it would be prose."""
+
+    def on_object(self, *, obj: Any, **_: Any) -> None:
+        if obj.docstring:
+            obj.docstring.value = re.sub(r"^Example:$", "Examples:", obj.docstring.value, flags=re.M)
 
 
 def on_pre_build(**_: Any) -> None:
