@@ -38,8 +38,8 @@ class Examples(Extension):
     """Reads ``Example:`` of a docstring as code, as ``Examples:`` is; else it would be prose."""
 
     def on_object(self, *, obj: Any, **_: Any) -> None:
-        if obj.docstring:
-            obj.docstring.value = re.sub(r"^Example:$", "Examples:", obj.docstring.value, flags=re.M)
+        if text := obj.docstring:
+            text.value = re.sub(r"^Example:$", "Examples:", text.value, flags=re.M)
 
 
 def on_pre_build(**_: Any) -> None:
