@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from griffe import Extension
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
@@ -23,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HOME = "README.md"
 OUTSIDE = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "CITATION.cff", "LICENSE",
            "benchmarks/README.md", "deploy/README.md")  # fmt: skip
-EXAMPLES = ("*.md", "*.toml", "*.csv", "*.py")
+EXAMPLES = ("*.md", "*.toml", "*.csv", "*.py", "*.ipynb")
 FIGURES = "benchmarks/results/reproduction/*.png"
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 LOADED = re.compile(
@@ -31,6 +32,14 @@ LOADED = re.compile(
     r"|(?:url\(|@import )[\"']?(?:https?:)?//"
 )
 """Something that a browser would fetch from another host."""
+
+
+class Examples(Extension):
+    """Reads ``Example:`` of a docstring as code, as ``Examples:`` is; else it would be prose."""
+
+    def on_object(self, *, obj: Any, **_: Any) -> None:
+        if text := obj.docstring:
+            text.value = re.sub(r"^Example:$", "Examples:", text.value, flags=re.M)
 
 
 def on_pre_build(**_: Any) -> None:

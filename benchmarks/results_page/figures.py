@@ -147,8 +147,8 @@ def frontier_title(rows: Sequence[Row]) -> str:
         return "Accuracy over money paid"
     best = max(gains, key=lambda name: gains[name])
     first = (
-        f"{under_budget(budget)}, {name_of(best)} gains most of those who know nothing "
-        f"private: {gains[best]:+.1f} points"
+        f"{under_budget(budget)}, {name_of(best)} gains most without private knowledge: "
+        f"{gains[best]:+.1f} points"
     )
     tested = [one for one in paired_differences(rows)
               if one.budget == budget and one.p_corrected is not None]  # fmt: skip
@@ -158,7 +158,7 @@ def frontier_title(rows: Sequence[Row]) -> str:
               for one in tested if best in (one.first, one.second) and one.significant}  # fmt: skip
     near = [name_of(name) for name in gains if name != best and name not in behind]
     less = [f"{name_of(name)} {gains[name]:+.1f}"
-            for name in sorted(behind & gains.keys(), key=lambda name: -gains[name])]  # fmt: skip
+            for name in sorted(gains, key=lambda name: -gains[name]) if name in behind]  # fmt: skip
     parts = [f"within chance of it: {listed(near)}"] if near else []
     parts += [f"less: {listed(less)}"] if less else []
     return f"{first};\n{'; '.join(parts)}" if parts else first

@@ -9,7 +9,7 @@ from _reference import code, items, page, plain
 from noisemarket.market import events
 
 PYTHON = """\
-Look up what `import noisemarket as nm` offers; [your first study](../tutorial/first-study.md) is
+Look up what `import noisemarket as nm` offers; [From the paper](../tutorial/first-study.md) is
 the way in. Parts load when they are first used. The site shows each name's signature, arguments
 and example [below](#the-names); in Python, `help(nm.train)` does."""
 

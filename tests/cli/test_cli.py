@@ -270,6 +270,16 @@ def test_warnings_of_libraries_are_for_who_asks(
     assert ("overflow in exp" in done.stderr, "findfont" in done.stderr) == (seen, seen)
 
 
+def test_sigterm_ends_a_command_that_keeps_nothing_with_a_sentence(tmp_path: Path) -> None:
+    words = command("audit", "--trials", "1000000", "--out", "r")
+    with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as run:
+        wait_until((tmp_path / "r" / "scenario.toml").exists, run)
+        run.send_signal(signal.SIGTERM)
+        assert run.communicate(timeout=PATIENCE)[1].endswith("noisemarket: Interrupted.\n")
+    assert run.returncode == 130
+    assert json.loads((tmp_path / "r" / "status.json").read_text())["state"] == "incomplete"
+
+
 @pytest.mark.parametrize(("number", "threads"), [(signal.SIGINT, 2), (signal.SIGTERM, 1)])
 def test_interrupted_run_keeps_finished_owners(
     tmp_path: Path, number: signal.Signals, threads: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,28 @@ def test_a_season_says_once_whose_records_have_changed(
     assert end.value.code == 0
     (said,) = re.findall(r"Job (\S+): 3 of 3 owners have other", capsys.readouterr().out)
     assert said == "2"
+
+
+@pytest.mark.training
+def test_a_stop_late_in_a_job_comes_before_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = settings(write_images(tmp_path), owners=3, rounds=1, model="features")
+    pairs = [f"{name}={json.dumps(small[name])}" for name in small if name != "mechanism"]
+    sets = [word for pair in pairs for word in ("--set", pair)]
+
+    def signalled(*_: Any) -> list[Path]:
+        signal.raise_signal(signal.SIGTERM)
+        return []
+
+    monkeypatch.setattr(market_report, "draw_market", signalled)
+    out = tmp_path / "season"
+    with pytest.raises(SystemExit) as end:
+        main(["run", str(written(tmp_path)), *sets, "--workers", "1", "--out", str(out)])
+    assert end.value.code == 130
+    assert f"continue with --resume {out}" in capsys.readouterr().err
+    assert [one.name for one in (out / "jobs").iterdir()] == ["01"]
+    assert json.loads((out / "jobs" / "01" / "status.json").read_text())["state"] == "complete"
 
 
 @pytest.mark.compiled

@@ -247,7 +247,7 @@ def test_a_worker_killed_while_it_starts_or_trains() -> None:
 def test_a_round_under_way_is_dropped_when_asked() -> None:
     looks = iter([False, False, True])
     engine = LocalEngine(job(protection=Endless()), 2, stop=lambda: next(looks, True))
-    with pytest.raises(Interrupted, match=r"^Stopped; what was finished is kept\.$"):
+    with pytest.raises(Interrupted, match=r"^stopped; what was finished is kept\.$"):
         engine.train(1, engine.first_weights(), [0, 1, 2, 3])
     assert not engine._processes.running
     with pytest.raises(NoisemarketError, match="closed"):

@@ -254,7 +254,7 @@ def test_a_currency_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     account = {"records": "", "jobs": 1, "rho": 1.0, "epsilon": 1.0, "reserved": 0.0, "left": None}
     account |= {"could_sell": [], "each_job": [row]}
     owner = {"owner": "anna", "neighbours": "add_one", "delta": 1e-5, "rho": 1.0, "epsilon": 1.0}
-    owner |= {"money_micro": {"[/b]": 2_000_000}, "accounts": [account]}
+    owner |= {"money_micro": {"[/b]": 2_000_000}, "accounts": [account], "rho_budget": None}
     for owners in ([owner], [owner, owner]):
         show(False, None, *accounts_shown({"owners": owners}))
         assert capsys.readouterr().out.count("2.00 [/b]") == 2

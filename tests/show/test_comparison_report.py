@@ -19,6 +19,7 @@ from noisemarket.show.comparison_report import (
     trained_table,
 )
 from noisemarket.show.negotiation_report import draw_curves, game_curves
+from noisemarket.show.style import name_of
 from noisemarket.study.results import Row, comparison_document, round_means
 
 ROW = Row(
@@ -74,6 +75,15 @@ def test_a_frontier_says_who_gains_most_and_who_is_within_chance() -> None:
     assert "With a budget of 100, clock auction gains most" in title, "not who knows all"
     assert "+2.0 points" in title
     assert "less: DyPP (WoLF-PHC) +1.0" in title
+
+
+def test_equal_gains_stand_in_one_order_in_every_process() -> None:
+    equal = dict.fromkeys(("phc", "greedy", "dypp", "bisection", "q_learning"), (1.0, 0.9))
+    rows = [replace(row, accuracy=91.0 + 0.1 * row.seed) if row.mechanism in equal else row
+            for row in cases(clock=(2.0, 0.9), **equal)]  # fmt: skip
+    found = pages.frontier_title(rows).split("less: ")[1]
+    given = [found.index(name_of(name)) for name in equal]
+    assert given == sorted(given)
 
 
 def test_sellers_without_a_bound_are_said_and_open(drawn: list[Any]) -> None:

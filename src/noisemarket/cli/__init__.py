@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import re
+import signal
 import sys
 import warnings
 
@@ -35,6 +36,7 @@ def main(arguments: list[str] | None = None) -> None:
         # Products here are small: a second thread would mostly wait for them, busily.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         _quiet()
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     import typer
 
     from noisemarket.cli.app import app
@@ -46,6 +48,8 @@ def main(arguments: list[str] | None = None) -> None:
         typed = sys.argv[1:] if arguments is None else arguments
         code = app(args=typed, standalone_mode=False, obj=typed)
         sys.stdout.flush()
+        if code == 130:  # newer typer returns it on Ctrl-C, and says nothing
+            raise KeyboardInterrupt
     except usage_error as problem:
         said = getattr(problem, "format_message", problem.__str__)()
         # Typer and click may both add a hint; and where help was shown there is nothing to add.

@@ -64,7 +64,7 @@ def reproduce(
         games = presets([*(settings or ()), *([] if seed is None else [f"seed={seed}"])])
         opened = RunFolder.create(out, kind, overwrite=overwrite, kind=kind)
     with opened as folder:
-        with stoppable() as stop, progress("runs") as bar:
+        with stoppable("Stopping: no result is kept.") as stop, progress("runs") as bar:
             line, played = bar.add_task("reproducing"), 0
 
             def advance(title: str, learner: str) -> None:

@@ -292,6 +292,8 @@ def complete(
         write_policies(folder, outcome.negotiation.agreement)
         figures = report.draw_market(folder, outcome, compared, others)
         folder.status("complete", rounds=result["rounds"], secure_noise=result["secure_noise"])
+    if whole and stop():  # too late for this job, not for the next
+        raise Interrupted(f"stopped after a job; continue with --resume {whole}.")
     return outcome, result, others, figures
 
 

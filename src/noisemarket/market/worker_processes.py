@@ -40,7 +40,7 @@ UNGUARDED = 87
 LARGE = 2**20
 """Bytes of an array from which on the processes of ``in_processes`` share it."""
 
-_STOPPED = "Stopped; what was finished is kept."
+_STOPPED = "stopped; what was finished is kept."
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
