@@ -37,7 +37,7 @@ from noisemarket.federated.protections import Upload
 from noisemarket.federated.rounds import train
 from noisemarket.ledger.contract import Contract
 from noisemarket.machine import Effort
-from noisemarket.market.inspection import Contributions, NoiseWatch, UploadInspector
+from noisemarket.market.inspection import Contributions, UploadInspector
 from noisemarket.market.offers import verdicts, work_of
 from noisemarket.market.orders import Order, order
 from noisemarket.market.training import SerialEngine
@@ -300,24 +300,25 @@ def store(
     print(f"Stored: {out}")
 
 
-def cost(sizes: Sequence[int] = (100, 1000, 10_000), dimension: int = 2000) -> Table:
-    """Processor time of the tests of noise in a round, beside that of training."""
+def cost(sizes: Sequence[int] = (100, 1000, 10_000)) -> Table:
+    """Processor time of the tests of uploads in a round, beside that of training."""
     table = Table("owners", "checks, ms an owner", "kept, MB")
+    scenario = Scenario.from_preset("market", noise="simulated")
+    environment = scenario.environment()
+    made = order(scenario, environment, np.full(len(environment), KEPT_SIGMA))
+    contracts, dimension = contracts_of(made, scenario), made.start().weights.size
     for owners in sizes:
-        sigma, rng = np.full(owners, KEPT_SIGMA), np.random.default_rng(1)
-        in_steps = np.zeros(owners, bool)
-        watch = NoiseWatch(sigma, np.ones(owners), in_steps, 1e-3, 30, dimension, seed=1)
+        rng = np.random.default_rng(1)
+        same = {owner: contracts[owner % len(contracts)] for owner in range(owners)}
+        watch = UploadInspector(same, 1e-3, 30, dimension)
         for number in (1, 2):
             sent = rng.standard_normal((owners, dimension), dtype=np.float32)
             uploads = dict(enumerate(sent * np.float32(KEPT_SIGMA)))
             began = time.process_time()
-            watch.check(number, np.arange(owners), uploads)
+            watch.inspect(number, uploads)
             took = time.process_time() - began
         kept = sum(array.nbytes for array in watch.arrays.values())
         table.add_row(f"{owners:,}", f"{1e3 * took / owners:.2f}", f"{kept / 1e6:.0f}")
-    scenario = Scenario.from_preset("market", noise="simulated")
-    environment = scenario.environment()
-    made = order(scenario, environment, np.full(len(environment), KEPT_SIGMA))
     with SerialEngine(made.job) as engine:
         weights = engine.first_weights()
         engine.train(1, weights, range(len(environment)))
