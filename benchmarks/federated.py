@@ -1,7 +1,7 @@
 """How fast federated training runs: one script, everything compared within one run.
 
     python -m benchmarks federated    runs all (some 15 minutes), and stores what it measures
-    python -m benchmarks federated --only central,loop,flower,pfl    these and ours (9 minutes)
+    python -m benchmarks federated --only central,loop,flower,pfl    only these and ours
     python -m benchmarks federated --quick    tiny sizes: shows that everything runs, no more
 
 100 owners with 600 MNIST images each, the CNN of 80,202 parameters, batch 64, one local epoch.

@@ -237,13 +237,10 @@ def markdown(found: Document) -> str:
         for row in found["throughput"] if "ratio" in row
     ]  # fmt: skip
     heads = ["WoLF-PHC", "noisemarket", f"OpenSpiel {found['open_spiel']}", "ratio"]
-    most = max(found["scaling"], key=lambda row: row["owners"])
     return (
         f"{table(heads, rows)}\n\n"
-        f"Best of {found['rounds']} rounds. A whole negotiation of {most['owners']:,} owners, "
-        f"{most['iterations']:,} interactions each, takes {most['cpu_seconds']:.0f} CPU s and "
-        f"{most['peak_gb']:.2f} GB.\n"
-        f"Measured by {made_by(found)} on {found['date']} ({found['machine']})."
+        f"Best of {found['rounds']} rounds, by {made_by(found)} on {found['date']} "
+        f"({found['machine']})."
     )
 
 
