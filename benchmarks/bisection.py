@@ -12,19 +12,17 @@ over the seeds, least in brackets.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import noisemarket as nm
 from benchmarks.process_tree import negotiated
+from benchmarks.results_page.common import keep
 from noisemarket.machine import Effort
 
 Table = dict[str, dict[str, dict[str, float]]]
 """Row, number of interactions, and mean and least over the populations."""
 
-RESULTS = Path(__file__).parent / "results"
 NAMES = {"bisection": "bisection", "dypp": "DyPP", "q_learning": "Q-learning"}
 SHOWN = {"bisection": [5, 10, 20], "dypp": [5_000], "q_learning": [5_000]}
 """The columns of the table in benchmarks/README.md: mechanism and interactions."""
@@ -88,31 +86,23 @@ def million() -> dict[str, Any]:
     return found
 
 
-def keep(out: Path, command: str, effort: Effort, found: dict[str, Any]) -> None:
-    """Write what was found, with what it took."""
-    what = __doc__.splitlines()[0] if __doc__ else ""
-    document = {"what": what, "command": command, **effort.as_dict(), **found}
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-
-
 def main() -> None:
     """Measure, store and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--million", action="store_true")
-    parser.add_argument("--out", type=Path, default=None)
     given = parser.parse_args()
-    command, effort = f"benchmarks/bisection.py --seeds {given.seeds}", Effort()
+    command, effort = "python -m benchmarks bisection", Effort()
     if given.million:
-        out = given.out or RESULTS / "bisection-million.json"
-        keep(out, "benchmarks/bisection.py --million", effort, {"run": million()})
+        found = {"run": million()}
+        keep("bisection-million", __doc__, f"{command} --million", effort, found)
         return
     seeds = range(1, given.seeds + 1)
     reached = {"bisection": reach(seeds, (5, 10, 20), "bisection")}
     for learner in ("dypp", "q_learning"):
         reached[learner] = reach(seeds, (5_000,), learner)
-    keep(given.out or RESULTS / "bisection.json", command, effort, {"reached": reached})
+    command = f"{command} --seeds {given.seeds}"
+    keep("bisection", __doc__, command, effort, {"reached": reached})
     print(markdown(reached, SHOWN))
 
 

@@ -300,15 +300,17 @@ def store(
     print(f"Stored: {out}")
 
 
-def cost(sizes: Sequence[int] = (100, 1000, 10_000), dimension: int = 2000) -> Table:
-    """Processor time of the tests of noise in a round, beside that of training."""
+def cost(sizes: Sequence[int] = (100, 1000, 10_000)) -> Table:
+    """Processor time of the tests of uploads in a round, beside that of training."""
     table = Table("owners", "checks, ms an owner", "kept, MB")
     scenario = Scenario.from_preset("market", noise="simulated")
     environment = scenario.environment()
     made = order(scenario, environment, np.full(len(environment), KEPT_SIGMA))
-    contract, rng = contracts_of(made, scenario)[0], np.random.default_rng(1)
+    contracts, dimension = contracts_of(made, scenario), made.start().weights.size
     for owners in sizes:
-        watch = UploadInspector(dict.fromkeys(range(owners), contract), 1e-3, 30, dimension)
+        rng = np.random.default_rng(1)
+        same = {owner: contracts[owner % len(contracts)] for owner in range(owners)}
+        watch = UploadInspector(same, 1e-3, 30, dimension)
         for number in (1, 2):
             sent = rng.standard_normal((owners, dimension), dtype=np.float32)
             uploads = dict(enumerate(sent * np.float32(KEPT_SIGMA)))

@@ -241,7 +241,6 @@ def clipping() -> dict[str, float] | str:
     return {
         f"{'noisemarket' if who == 'ours' else f'{name}, {who}'}, {one['network']}": seconds
         for one in said
-        if one.get("noise")
         for who, seconds in one["seconds"].items()
     }
 

@@ -26,7 +26,6 @@ from pathlib import Path
 import noisemarket as nm
 from benchmarks.federated import (
     Contestant,
-    Figure,
     Run,
     contest,
     per_round,
@@ -51,6 +50,26 @@ MIXED = {
     "20 at 0": (20, 0.0),
 }
 """Contracts of which all others are at 0.6."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured figure beside what it should be."""
+
+    what: str
+    value: float
+    target: float
+    at_most: bool
+    unit: str = "x"
+
+    def row(self) -> str:
+        """One row of the table of targets."""
+        way = "at most" if self.at_most else "at least"
+        good = self.value <= self.target if self.at_most else self.value >= self.target
+        verdict = "not measured" if self.value != self.value else ("met" if good else "missed")
+        unit = self.unit if self.unit == "x" else f" {self.unit}"
+        shown = "-" if self.value != self.value else f"{self.value:.2f}{unit}"
+        return f"| {self.what} | {shown} | {way} {self.target:g}{unit} | {verdict} |"
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """How fast federated training runs: one script, everything compared within one run.
 
-    python -m benchmarks federated    runs all (some 15 minutes)
-    python -m benchmarks federated --markdown FILE    also writes the tables, ready to paste
+    python -m benchmarks federated    runs all (some 15 minutes), and stores what it measures
+    python -m benchmarks federated --only central,loop,flower,pfl    only these and ours
     python -m benchmarks federated --quick    tiny sizes: shows that everything runs, no more
 
 100 owners with 600 MNIST images each, the CNN of 80,202 parameters, batch 64, one local epoch.
@@ -29,7 +29,8 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
-from noisemarket.machine import machine_in_words
+from benchmarks.results_page.common import Document, keep, made_by, table
+from noisemarket.machine import Effort, machine_in_words
 
 HERE = Path(__file__).resolve().parent
 MALLOC = "glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=1073741824"
@@ -49,7 +50,7 @@ class Contestant:
     processes: int = 1
 
 
-OURS = Contestant("ours", "ours", "noisemarket, `paper`, 2 workers")
+OURS = Contestant("ours", "ours", "noisemarket, `paper` without noise, 2 workers")
 CONTESTANTS = (
     Contestant(
         "central", "central", "central training, batch 6,400 (the limit)",
@@ -80,7 +81,6 @@ CONTESTANTS = (
         {"network": "market", "protection": "sharded"},
     ),
 )  # fmt: skip
-PEERS = {"loop": "a PyTorch loop", "flower": "Flower", "pfl": "pfl-research"}
 
 
 @dataclass
@@ -236,97 +236,43 @@ def to_first(runs: list[Run]) -> float:
     return statistics.median(firsts) if firsts else float("nan")
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A measured figure beside what it should be."""
-
-    what: str
-    value: float
-    target: float
-    at_most: bool
-    unit: str = "x"
-
-    def row(self) -> str:
-        """One row of the table of targets."""
-        way = "at most" if self.at_most else "at least"
-        good = self.value <= self.target if self.at_most else self.value >= self.target
-        verdict = "not measured" if self.value != self.value else ("met" if good else "missed")
-        unit = self.unit if self.unit == "x" else f" {self.unit}"
-        shown = "-" if self.value != self.value else f"{self.value:.2f}{unit}"
-        return f"| {self.what} | {shown} | {way} {self.target:g}{unit} | {verdict} |"
+def measured(runs: dict[str, list[Run]]) -> dict[str, dict[str, object]]:
+    """What each contestant came to, or why it came to nothing."""
+    found: dict[str, dict[str, object]] = {}
+    for contestant in (one for one in CONTESTANTS if one.name in runs):
+        made = runs[contestant.name]
+        own: dict[str, object] = {"label": contestant.label.format(**versions())}
+        if problem := next((one.problem for one in made if one.problem), ""):
+            own["problem"] = problem
+        else:
+            own["seconds_a_round"] = round(per_round(made), 3)
+            own["seconds_to_first_result"] = round(to_first(made), 2)
+            own["accuracy"] = made[-1].value("accuracy")
+            own["rounds"] = [[round(seconds, 3) for seconds in one.rounds] for one in made]
+        found[contestant.name] = own
+    return found
 
 
-def figures(report: dict[str, object], runs: dict[str, list[Run]]) -> list[Figure]:
-    """Everything that the benchmark is held to."""
-    nan = float("nan")
-    rounds = {name: per_round(made) for name, made in runs.items()}
-    firsts = {name: to_first(made) for name, made in runs.items()}
-    ours = rounds.get("ours", nan)
-    made = [Figure("a round, over central training", ours / rounds.get("central", nan), 1.15, True)]
-    made += [
-        Figure(f"a round, faster than {label}", rounds.get(name, nan) / ours, 1.7, False)
-        for name, label in PEERS.items()
-    ]
-    first = firsts.get("flower", nan) / firsts.get("ours", nan)
-    made.append(Figure("first result, faster than Flower", first, 5.0, False))
-    made.append(
-        Figure("uneven owners, over even ones", rounds.get("uneven", nan) / ours, 1.15, True)
-    )
-    for network, plain, name in (
-        ("80,202 parameters", "ours", "sharded"),
-        ("the `market` preset's network", "narrow", "narrow-sharded"),
-    ):
-        passes = [one.value("passes") for one in runs.get(name, [])]
-        per_pass = float(str(passes[0])) if passes and passes[0] else nan
-        ratio = rounds.get(name, nan) / per_pass / rounds.get(plain, nan)
-        what = f"`sharded`, over `paper`, per pass over the data, {network}"
-        made.append(Figure(what, ratio, 1.5, True))
-    for row in report["clipping"]:  # type: ignore[attr-defined]
-        seconds = row["seconds"]
-        best = min(value for mode, value in seconds.items() if mode != "ours")
-        what = f"`dp_sgd` step, faster than Opacus's fastest mode, {row['network']}"
-        what += ", with noise" if row["noise"] else ", clipping alone"
-        made.append(Figure(what, best / seconds["ours"], 1.0, False))
-    noise = 1000 * float(str(report["secure_noise"]))
-    made.append(Figure("secure noise for 80,202 parameters, CPU", noise, 10.0, True, "ms"))
-    peak = float(str(report["memory_mb"])) / 1000
-    made.append(Figure("peak memory, 100 owners", peak or nan, 2.0, True, "GB"))
-    return made
-
-
-def tables(report: dict[str, object], runs: dict[str, list[Run]]) -> str:
-    """The whole report in Markdown."""
-    ours = per_round(runs["ours"])
-    out = [
-        f"Measured on {report['machine']}; {report['versions']}.", "",
-        "| contestant | s a round | over ours | s to the first result | test accuracy, % |",
-        "|---|---|---|---|---|",
-    ]  # fmt: skip
-    for contestant in CONTESTANTS:
-        made = runs.get(contestant.name, [])
-        label = contestant.label.format(**versions())
-        problem = next((one.problem for one in made if one.problem), "")
-        if problem or not made:
-            out.append(f"| {label} | not run: {problem or 'left out'} | | | |")
+def markdown(found: Document) -> str:
+    """The table of benchmarks/README.md."""
+    ours, rows = found["contestants"]["ours"]["seconds_a_round"], []
+    for own in found["contestants"].values():
+        if "problem" in own:
+            rows.append([own["label"], f"not run: {own['problem']}", "", "", ""])
             continue
-        last = made[-1].value("accuracy")
-        out.append(
-            f"| {label} | {per_round(made):.2f} | {per_round(made) / ours:.2f} | "
-            f"{to_first(made):.1f} | {float(str(last)):.1f} |"
-        )
-    out += [
-        "", "CPU milliseconds for a batch of 64 on one thread:", "",
-        "| network | noise | ours | Opacus: hooks | functorch | ew | ghost |",
-        "|---|---|---|---|---|---|---|",
-    ]  # fmt: skip
-    for row in report["clipping"]:  # type: ignore[attr-defined]
-        times = " | ".join(f"{1000 * value:.1f}" for value in row["seconds"].values())
-        out.append(f"| {row['network']} | {'yes' if row['noise'] else 'no'} | {times} |")
-    out += ["", "| figure | measured | should be | |", "|---|---|---|---|"]
-    out += [figure.row() for figure in figures(report, runs)]
-    many = report["thousand"]
-    out += ["", str(many)]
-    return "\n".join(out) + "\n"
+        took, first = own["seconds_a_round"], own["seconds_to_first_result"]
+        rows.append([own["label"], f"{took:.2f}", f"{took / ours:.2f}", f"{first:.1f}",
+                     f"{own['accuracy']:.1f}"])  # fmt: skip
+    heads = ["contestant", "s a round", "over ours", "s to the first result", "test accuracy, %"]
+    turns, many = found["turns"], found["many"]
+    return (
+        f"{table(heads, rows)}\n\n"
+        f"Medians of {turns} turn{'s' * (turns != 1)} of {found['rounds']} rounds, without the "
+        f"first; accuracy is after the last. Ours takes {found['peak_mb'] / 1000:.2f} GB; "
+        f"{many['owners']:,} owners with 60 images each take {many['peak_mb'] / 1000:.2f} GB and "
+        f"{many['seconds_a_round']:.2f} s a round.\n"
+        f"Measured by {made_by(found)} on {found['date']} ({found['machine']})."
+    )
 
 
 def versions() -> dict[str, str]:
@@ -346,8 +292,6 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3, help="how often each contestant runs")
     parser.add_argument("--rounds", type=int, default=4, help="rounds a run, the first to warm up")
     parser.add_argument("--only", metavar="NAMES", help="contestants, by comma (ours always runs)")
-    parser.add_argument("--markdown", metavar="FILE", help="also write the tables to this file")
-    parser.add_argument("--json", metavar="FILE", help="also write all figures to this file")
     options = parser.parse_args()
     if options.rounds < 2 or options.turns < 1:
         parser.error("give at least 2 rounds and 1 turn")
@@ -358,40 +302,27 @@ def main() -> None:
     chosen = [contestant for contestant in CONTESTANTS if contestant.name in wanted]
     owners, turns, rounds = (4, 1, 2) if options.quick else (100, options.turns, options.rounds)
     task: dict[str, object] = {"owners": owners, "each": 600, "rounds": rounds}
-    installed = ", ".join(f"{name} {version}" for name, version in versions().items())
-    report: dict[str, object] = {"machine": machine_in_words(), "versions": installed, "task": task}
-    print(f"Machine: {report['machine']}\n{installed}\n\nSeconds of each round", flush=True)
+    effort, found = Effort(), {"versions": versions(), "turns": turns, "rounds": rounds}
+    print(f"Machine: {machine_in_words()}\n{versions()}\n\nSeconds of each round", flush=True)
     runs = contest(chosen, task, turns)
-
-    print("\nClipping per example against Opacus", flush=True)
-    size = {"batches": "2", "turns": "1"} if options.quick else {"batches": "20", "turns": "5"}
-    clipping = Contestant(
-        "clipping", "clipping", "", size, {"OMP_NUM_THREADS": "1", "GLIBC_TUNABLES": MALLOC}
-    )
-    said = run(clipping, task)
-    if said.problem:
-        print(f"  not run: {said.problem}")
-    report["clipping"] = [line for line in said.said if "network" in line]
-    report["secure_noise"] = said.value("secure_noise") or float("nan")
-
-    print("Memory, and 1,000 owners", flush=True)
-    report["memory_mb"] = run(OURS, {**task, "rounds": 2}, memory=True).peak_mb
+    print("Memory, and many owners", flush=True)
+    usual = run(OURS, {**task, "rounds": 2}, memory=True)
     many = 40 if options.quick else 1000
     large = run(OURS, {"owners": many, "each": 60, "rounds": 2}, memory=True)
-    took = large.rounds[-1] if large.rounds else float("nan")
-    report["thousand"] = large.problem or (
-        f"{many:,} owners with 60 images each: {took:.2f} s a round, "
-        f"{large.peak_mb / 1000:.2f} GB at the peak."
-    )
-    text = tables(report, runs)
-    print("\n" + text)
+    for problem in (one.problem for one in (*runs["ours"], usual, large) if one.problem):
+        raise SystemExit(f"noisemarket itself failed, so nothing is stored: {problem}")
+    found |= {
+        "contestants": measured(runs),
+        "peak_mb": round(usual.peak_mb),
+        "many": {"owners": many, "seconds_a_round": round(large.rounds[-1], 2),
+                 "peak_mb": round(large.peak_mb)},
+    }  # fmt: skip
+    command = f"python -m benchmarks federated --turns {turns} --rounds {rounds}"
+    command += f" --only {options.only}" if options.only else ""
+    document = keep("federated", __doc__, command, effort, found, store=not options.quick)
+    print("\n" + markdown(document))
     if options.quick:
-        print("Sizes were tiny: none of these figures means anything.")
-    if options.markdown:
-        Path(options.markdown).write_text(text)
-    if options.json:
-        report["runs"] = {name: [vars(one) for one in made] for name, made in runs.items()}
-        Path(options.json).write_text(json.dumps(report, indent=2) + "\n")
+        print("Sizes were tiny: none of these figures means anything, and none is stored.")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """How fast the pricing game runs: one script, everything compared within one run.
 
     python -m benchmarks game                  throughput, exactness, start-up, scaling (1 minute)
-    python -m benchmarks game --loop           the loop's throughput only
+    python -m benchmarks game --quick          the loop's throughput only, shortly; stores nothing
     python -m benchmarks game --million        also the command with 1,000,000 owners (3 minutes)
 
 Needs ``pip install 'noisemarket[bench]'`` for the comparison with OpenSpiel. Speeds are per CPU
@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.process_tree import negotiated
+from benchmarks.results_page.common import Document, keep, made_by, table
 from noisemarket.game.environment import Environment
 from noisemarket.game.exploitability import exploitability
-from noisemarket.machine import machine_in_words
+from noisemarket.machine import Effort, machine_in_words
 from noisemarket.market.negotiation import run_options
 from noisemarket.pricing.dypp import PlayConfig, play_batch
 from noisemarket.pricing.learning import Batch
@@ -109,23 +111,24 @@ class OpenSpielPair:
             ]
 
 
-def throughput(rounds: int) -> list[dict[str, object]]:
+def throughput(rounds: int, share: int = 1) -> list[dict[str, object]]:
     """Interactions of a pair per CPU second; on the paper's game in turns with OpenSpiel's."""
     rows: list[dict[str, object]] = []
     for name, preset, iterations, changed in CONTESTS:
         scenario = Scenario.from_preset(preset, owners=100)
+        iterations //= share
         environment, config = scenario.environment(), config_of(scenario, iterations, **changed)
         play(environment, replace(config, iterations=10))
         other = None
         if preset == "paper" and find_spec("open_spiel"):
             other = OpenSpielPair(environment, moving="step_start" in changed)
-            other.play(500 if changed else 4_000)
+            other.play((500 if changed else 4_000) // share)
         ours, theirs = [], []
         for _ in range(rounds):
             spent = cpu_seconds(partial(play, environment, config))
             ours.append(len(environment) * iterations / spent)
             if other is not None:
-                theirs.append(2_000 / cpu_seconds(partial(other.play, 2_000)))
+                theirs.append(2_000 // share / cpu_seconds(partial(other.play, 2_000 // share)))
         row: dict[str, object] = {"setting": name, "noisemarket_per_cpu_second": max(ours)}
         if theirs:
             row |= {"open_spiel_per_cpu_second": max(theirs), "ratio": max(ours) / max(theirs)}
@@ -226,17 +229,32 @@ def _negotiate_in_child(owners: int, iterations: int) -> tuple[dict[str, float],
     return usage, usage.pop("wall")
 
 
+def markdown(found: Document) -> str:
+    """The part of benchmarks/README.md."""
+    rows = [
+        [row["setting"], f"{row['noisemarket_per_cpu_second'] / 1e6:.1f} million",
+         f"{row['open_spiel_per_cpu_second']:,.0f}", f"{row['ratio']:,.0f}"]
+        for row in found["throughput"] if "ratio" in row
+    ]  # fmt: skip
+    heads = ["WoLF-PHC", "noisemarket", f"OpenSpiel {found['open_spiel']}", "ratio"]
+    return (
+        f"{table(heads, rows)}\n\n"
+        f"Best of {found['rounds']} rounds, by {made_by(found)} on {found['date']} "
+        f"({found['machine']})."
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--million", action="store_true", help="also 1,000,000 owners x 5,000")
-    parser.add_argument("--loop", action="store_true", help="the loop's throughput only")
+    parser.add_argument("--quick", action="store_true", help="a short loop only; stores nothing")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of the throughput contest")
-    parser.add_argument("--json", metavar="FILE", help="also write the figures to this file")
     options = parser.parse_args()
-    report: dict[str, object] = {"machine": machine_in_words()}
-    print(f"Machine: {report['machine']}\n")
+    effort = Effort()
+    found: dict[str, Any] = {"rounds": options.rounds}
+    print(f"Machine: {machine_in_words()}\n")
 
-    report["throughput"] = rows = throughput(options.rounds)
+    found["throughput"] = rows = throughput(1, 10) if options.quick else throughput(options.rounds)
     print("WoLF-PHC, 13 x 33 levels, interactions of a pair per CPU second")
     for row in rows:
         beside = "not installed, or another game"
@@ -244,18 +262,18 @@ def main() -> None:
             beside = f"{row['open_spiel_per_cpu_second']:,.0f}, ratio {row['ratio']:,.0f}"
         ours = f"{row['noisemarket_per_cpu_second']:>13,.0f}"
         print(f"  {row['setting']:28} noisemarket {ours}   OpenSpiel {beside}")
-    if options.loop:
+    if options.quick:
         return
-    report["exploitability"] = rows = exact_answers()
+    found["exploitability"] = rows = exact_answers()
     print("\nExact exploitability of both sides, microseconds a pair")
     for row in rows:
         print(f"  {row['preset']:18} {row['microseconds_per_pair']:.1f}")
-    report["start_up"] = times = start_up()
+    found["start_up"] = times = start_up()
     print("\nWhole commands, wall seconds, compiled code cached")
     print(f"  --help {times['help_seconds']:.2f}")
     print(f"  negotiate {times['negotiate_100_owners_5000_iterations_seconds']:.2f}")
 
-    report["scaling"] = rows = scaling()
+    found["scaling"] = rows = scaling()
     if options.million:
         rows.append(million())
     print("\nWhole negotiations (market preset, exploitability included)")
@@ -266,8 +284,12 @@ def main() -> None:
             f"  {row['owners']:>9,}  {row['iterations']:>10,}  {row['cpu_seconds']:>9.2f}  "
             f"{row['wall_seconds']:>9.2f}  {per:>14.1f}  {row['peak_gb']:>8.2f}"
         )
-    if options.json:
-        Path(options.json).write_text(json.dumps(report, indent=2) + "\n")
+    if find_spec("open_spiel") is None:
+        raise SystemExit("Nothing is stored without OpenSpiel: install the extra bench.")
+    command = (
+        f"python -m benchmarks game --rounds {options.rounds}" + " --million" * options.million
+    )
+    keep("game", __doc__, command, effort, found | {"open_spiel": version("open_spiel")})
 
 
 if __name__ == "__main__":

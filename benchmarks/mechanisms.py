@@ -13,17 +13,15 @@ import statistics
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import noisemarket as nm
 from benchmarks.lying import surplus
+from benchmarks.results_page.common import keep
 from noisemarket.game.value import JointValue
 from noisemarket.machine import Effort
 from noisemarket.market.negotiation import run_options
 from noisemarket.pricing.oracles import best_portfolio
-
-RESULTS = Path(__file__).parent / "results"
 
 SIZES = {"clock": 1_000_000, "pac_auction": 1_000_000, "csra_auction": 1_000_000,
          "posted_price": 1_000_000, "best_portfolio": 10_000}  # fmt: skip
@@ -138,14 +136,6 @@ def percents(rows: list[dict[str, Any]], columns: dict[str, str], *, digits: int
     return "\n".join(lines)
 
 
-def keep(name: str, command: str, effort: Effort, found: dict[str, Any]) -> None:
-    """Store what was found, with what it took."""
-    document = {"command": f"benchmarks/mechanisms.py{command}", **effort.as_dict(), **found}
-    RESULTS.mkdir(exist_ok=True)
-    text = json.dumps(document, indent=1) + "\n"
-    (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
-
-
 def behaviour(seeds: int) -> list[dict[str, Any]]:
     """What the curator gains with owners who answer badly, and how many of them lose by it."""
     rows = []
@@ -208,20 +198,20 @@ def main() -> None:
     parser.add_argument("--behaviour", action="store_true", help="owners who answer badly")
     parser.add_argument("--seeds", type=int, default=5, help="populations to take the mean over")
     options = parser.parse_args()
+    command, effort = "python -m benchmarks mechanisms", Effort()
     if options.behaviour:
-        effort, rows = Effort(), behaviour(options.seeds)
-        keep("behaviour", " --behaviour", effort, {"seeds": options.seeds, "rows": rows})
+        rows, command = behaviour(options.seeds), f"{command} --behaviour"
+        keep("behaviour", __doc__, command, effort, {"seeds": options.seeds, "rows": rows})
         print(behaviour_table(rows))
     elif options.scores:
-        effort, seeds = Effort(), max(options.seeds, 20)
+        seeds, command = max(options.seeds, 20), f"{command} --scores"
         found = scores(seeds) | {"reach": reach(seeds), "levels": levels(options.seeds)}
-        keep("clock-scores", " --scores", effort, {"seeds": seeds, **found})
+        keep("clock-scores", __doc__, command, effort, {"seeds": seeds, **found})
         print(scores_table(found), reach_table(found["reach"]),
               levels_line(found["levels"]), sep="\n\n")  # fmt: skip
     else:
-        effort = Effort()
         rows = speed()
-        keep("mechanisms", "", effort, {"rows": rows})
+        keep("mechanisms", __doc__, command, effort, {"rows": rows})
         print(speed_table(rows))
 
 

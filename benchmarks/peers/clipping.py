@@ -34,10 +34,10 @@ def _network(widths: tuple[tuple[int, int], int]) -> CNN:
     return CNN(*widths)
 
 
-def _ours(widths: tuple[tuple[int, int], int], multiplier: float) -> Step:
+def _ours(widths: tuple[tuple[int, int], int]) -> Step:
     model, noise = TorchModel(_network(widths)), SecureNoise()
     weights = model.first_weights()
-    sigma = multiplier * CLIP * common.RATE / common.BATCH
+    sigma = MULTIPLIER * CLIP * common.RATE / common.BATCH
 
     def step(images: torch.Tensor, labels: torch.Tensor) -> None:
         summed = model.clipped_gradient(weights, TorchRecords(images, labels), CLIP)
@@ -47,9 +47,7 @@ def _ours(widths: tuple[tuple[int, int], int], multiplier: float) -> Step:
     return step
 
 
-def _opacus(
-    widths: tuple[tuple[int, int], int], multiplier: float, mode: str, data: TensorDataset
-) -> Step:
+def _opacus(widths: tuple[tuple[int, int], int], mode: str, data: TensorDataset) -> Step:
     network = _network(widths).to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(network.parameters(), lr=common.RATE)
     ghost = mode == "ghost"
@@ -58,7 +56,7 @@ def _opacus(
         optimizer=optimizer,
         criterion=nn.CrossEntropyLoss(),
         data_loader=DataLoader(data, batch_size=common.BATCH),
-        noise_multiplier=multiplier,
+        noise_multiplier=MULTIPLIER,
         max_grad_norm=CLIP,
         poisson_sampling=False,
         grad_sample_mode=mode,
@@ -85,26 +83,18 @@ def main() -> None:
     data = TensorDataset(images, labels)
     parts = [slice(64 * i, 64 * (i + 1)) for i in range(batches)]
     for name, widths in WIDTHS.items():
-        for multiplier in (0.0, MULTIPLIER):
-            steps: dict[str, Step] = {"ours": _ours(widths, multiplier)}
-            for mode in MODES:
-                steps[mode] = _opacus(widths, multiplier, mode, data)
-            best = dict.fromkeys(steps, math.inf)
-            for turn in range(turns + 1):
-                for who, step in steps.items():
-                    start = time.process_time()
-                    for part in parts:
-                        step(images[part], labels[part])
-                    if turn > 0:  # the first is for warming up
-                        best[who] = min(best[who], (time.process_time() - start) / batches)
-            common.say(network=name, noise=multiplier > 0, seconds=best)
-    update = np.random.default_rng(0).standard_normal(80_202).astype(np.float32)
-    times = []
-    for _ in range(30):
-        start = time.process_time()
-        add_noise(update, 0.1, SecureNoise())
-        times.append(time.process_time() - start)
-    common.say(secure_noise=float(np.median(times)))
+        steps: dict[str, Step] = {"ours": _ours(widths)}
+        for mode in MODES:
+            steps[mode] = _opacus(widths, mode, data)
+        best = dict.fromkeys(steps, math.inf)
+        for turn in range(turns + 1):
+            for who, step in steps.items():
+                start = time.process_time()
+                for part in parts:
+                    step(images[part], labels[part])
+                if turn > 0:  # the first is for warming up
+                    best[who] = min(best[who], (time.process_time() - start) / batches)
+        common.say(network=name, seconds=best)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from noisemarket.machine import Effort
 from noisemarket.study.results import half_width
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -24,6 +25,19 @@ def stored(name: str) -> Document | None:
     if not path.exists():
         return None
     return dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+def keep(
+    name: str, doc: str | None, command: str, effort: Effort, found: Document, *, store: bool = True
+) -> Document:
+    """A result with what it took and the command that measures it again; stored unless quick."""
+    what = (doc or "").splitlines()[0]
+    document = {"what": what, "command": command, **effort.as_dict(), **found}
+    if store:
+        path = RESULTS / f"{name}.json"
+        path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        print(f"Stored: {path}. python -m benchmarks report writes the table.")
+    return document
 
 
 def filled(page: str, name: str, text: str) -> str:

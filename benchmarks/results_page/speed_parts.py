@@ -1,11 +1,21 @@
-"""Mechanisms, tables, ledger and Flower at size, for benchmarks/README.md."""
+"""The game, mechanisms, tables, training, ledger and Flower at size, for benchmarks/README.md."""
 
 from __future__ import annotations
 
-from benchmarks import bisection, ledger, mechanisms
+from benchmarks import bisection, federated, game, ledger, mechanisms
 from benchmarks.results_page.common import stored, table
 
 Part = str | None
+
+
+def game_part() -> Part:
+    found = stored("game")
+    return None if found is None else game.markdown(found)
+
+
+def federated_part() -> Part:
+    found = stored("federated")
+    return None if found is None else federated.markdown(found)
 
 
 def mechanisms_part() -> Part:
