@@ -184,7 +184,14 @@ def test_a_game_has_four_panels_with_the_exact_equilibrium(drawn: Any) -> None:
     assert [one.get_text() for one in privacy.texts] == ["72 owners sold nothing"]
     legend = [one.get_text() for one in privacy.get_legend().get_texts()]
     assert legend == ["a dot: 1 owner", "a dot: 18 owners", "a dot: 72 owners"]
+    assert privacy.get_legend().get_frame_on(), "its dots would be taken for data"
     assert overlapping(canvas) == []
+
+
+def test_dots_of_one_owner_each_need_no_key(drawn: Any) -> None:
+    game = negotiate(Scenario.from_preset("market", owners=4), mechanism="clock")
+    canvas = drawn(game, [(0.2 + i / 100, 3.0 + i / 10) for i in range(100)])
+    assert canvas.axes[1].get_legend() is None
 
 
 def test_an_auction_has_two_panels(drawn: Any) -> None:
