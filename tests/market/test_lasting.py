@@ -18,6 +18,7 @@ from noisemarket.cli import main
 from noisemarket.cli.common import show
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.files import private_folder
+from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.money import in_words
 from noisemarket.ledger.queries import documents, jobs
 from noisemarket.ledger.store import open_ledger
@@ -74,7 +75,10 @@ def test_two_jobs_add_up(images: Path, tmp_path: Path) -> None:
         assert statement["rho_so_far"] == pytest.approx(expected)
         assert statement["rho_total"] == pytest.approx(journals[1].spent(number))
     with open_ledger(root / "ledger.sqlite", create=False) as ledger:
-        verify(ledger)
+        (key,) = verify(ledger).curator_keys
+        assert {KeyPair.load(tmp_path / run / "curator").public_hex for run in ("one", "two")} == {
+            key
+        }, "what an operator notes after a job must hold after the next"
         assert [one.settled for one in jobs(ledger)] == [True, True]
         keys = {(one.owner, one.owner_key) for one in documents(ledger)}
     assert len(keys) == 3, "an owner has one key in all jobs"
@@ -254,7 +258,7 @@ def test_a_currency_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     account = {"records": "", "jobs": 1, "rho": 1.0, "epsilon": 1.0, "reserved": 0.0, "left": None}
     account |= {"could_sell": [], "each_job": [row]}
     owner = {"owner": "anna", "neighbours": "add_one", "delta": 1e-5, "rho": 1.0, "epsilon": 1.0}
-    owner |= {"money_micro": {"[/b]": 2_000_000}, "accounts": [account]}
+    owner |= {"money_micro": {"[/b]": 2_000_000}, "accounts": [account], "rho_budget": None}
     for owners in ([owner], [owner, owner]):
         show(False, None, *accounts_shown({"owners": owners}))
         assert capsys.readouterr().out.count("2.00 [/b]") == 2

@@ -113,8 +113,9 @@ def run_market(
             default worker processes.
         channel: the way to the owners, by default to owners that this process acts for.
         curator: the folder of the curator's key, by default in the job's own folder.
-        owners: a folder of owners that outlive the run, with their wallets and, unless the scenario
-            names another, one ledger of all jobs; by default owners are thrown away with the job.
+        owners: a folder of owners that outlive the run, with their wallets, the curator's key and,
+            unless the scenario names another, one ledger of all jobs; by default owners are thrown
+            away with the job.
         renew: whether these owners take the scenario's numbers in the place of their own.
         workers: how many worker processes train, by default one for each core.
         threads: how many threads negotiate, by default one for each core.
@@ -152,7 +153,8 @@ def run_market(
         path.prepare()
         with exclusive(path.curator, "folder"), EventFile(path.curator / EVENTS) as file:
             resumed, manifest = (path.path / JOB).exists(), path.manifest(ledger)
-            key = KeyPair.obtain(path.curator if curator is None else Path(curator))
+            home = None if owners is None else Path(owners) / path.curator.name
+            key = KeyPair.obtain(curator or path.curator, home)
             with open_ledger(path.ledger(manifest), curator=key, note=path.curator / HEAD) as chain:
                 book = ReceiptBook(key, chain, path.curator)
                 book.check(line.noted(manifest.job, key.public_hex))
