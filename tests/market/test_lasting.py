@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,9 @@ from noisemarket.ledger.queries import documents, jobs
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market import events
+from noisemarket.market.lasting import budgets_said
 from noisemarket.market.outcome import LEFT_OUT, MarketOutcome
-from noisemarket.market.run_folder import RunFolder
+from noisemarket.market.run_folder import MarketFolder, RunFolder
 from noisemarket.owner.folder import Declined, OwnerFolder, owner_folder
 from noisemarket.owner.wallet import AHEAD, HELD, Balance, Wallet
 from noisemarket.privacy.accountant import PrivacyBudget, read_journal
@@ -166,16 +168,25 @@ def test_an_owner_that_has_run_dry_takes_no_part(images: Path, tmp_path: Path) -
     free = played(scenario(images, **ONCE), tmp_path / "free", tmp_path / "others")
     budget = 1.5 * max(owner.rho for owner in free.owners)
     made = scenario(images, **ONCE, rho_budget=budget)
-    sigmas, left_out = [], []
+    sigmas, left_out, said = [], [], list[list[str]]()
     for number in range(6):
         try:
             outcome = played(made, tmp_path / str(number), root)
         except NoisemarketError:  # nobody is left
             left_out.append(3)
             break
+        said.append(budgets_said(outcome, MarketFolder(tmp_path / str(number)), root))
         sigmas.append([owner.sigma for owner in outcome.owners if owner.state != LEFT_OUT])
         left_out.append(sum(owner.state == LEFT_OUT for owner in outcome.owners))
     assert sigmas[1] > sigmas[0], "what is left buys less"
+    assert budgets_said(free, MarketFolder(tmp_path / "free"), tmp_path / "others") == []
+    assert said[1] == ["1 of 3 owners' wallets allow no more: 2."]
+    assert sigmas[1][2] > sigmas[0][2]
+    more = replace(outcome.negotiation, scenario=scenario(images, **ONCE, rho_budget=9 * budget))
+    told = budgets_said(replace(outcome, negotiation=more), MarketFolder(tmp_path / "0"), root)
+    assert told[0].startswith(
+        f"3 of 3 owners keep a budget of their own, not rho_budget={9 * budget:g}"
+    )
     assert left_out[0] == 0
     assert left_out[-1] > 0
     for account in accounts(root).values():

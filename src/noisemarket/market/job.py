@@ -53,7 +53,14 @@ from noisemarket.market.offers import (
     verdicts,
     work_of,
 )
-from noisemarket.market.orders import Order, PreparedMarket, budget_of, prepare, within_budget
+from noisemarket.market.orders import (
+    Order,
+    PreparedMarket,
+    budget_of,
+    more_saving,
+    prepare,
+    within_budget,
+)
 from noisemarket.market.outcome import (
     BROKEN,
     LEFT_OUT,
@@ -77,7 +84,6 @@ from noisemarket.market.training import LocalEngine
 from noisemarket.owner.invitations import JobInvitation, drawn_up
 from noisemarket.owner.terms import CURRENCY, WEIGHTS, fits
 from noisemarket.pricing import find_mechanism
-from noisemarket.pricing.clock import floor_level
 from noisemarket.pricing.mechanism import Watch
 from noisemarket.privacy.accountant import JournalledAccountant, PrivacyStatement
 from noisemarket.scenario import Scenario
@@ -316,10 +322,7 @@ class _OpenJob:
         """Why the owner sells no more, if its privacy cap is why."""
         scenario, levels = self.market.scenario, self.market.environment.levels
         budget, rounds = self.market.order.budgets[index], self.market.order.plan.rounds
-        more = min(saving + 1, levels.saving_levels)
-        if find_mechanism(scenario.mechanism).joint:  # sellers keep the floor, others everything
-            more = max(saving, floor_level(levels, scenario.market.floor))
-        if fits(budget, levels.sigma_left(more), rounds):
+        if fits(budget, levels.sigma_left(more_saving(scenario, levels, saving)), rounds):
             return ""
         allowed = [one for one in levels.sigmas.tolist() if fits(budget, one, rounds)]
         if not allowed:

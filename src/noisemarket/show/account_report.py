@@ -18,6 +18,7 @@ from rich.text import Text
 from noisemarket.errors import BadInput
 from noisemarket.formats import finite
 from noisemarket.ledger.money import UNITS, in_words
+from noisemarket.market.lasting import few
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.owner.agent import DELTA, OwnerAgent
 from noisemarket.owner.folder import CONTRACT, STATEMENT, OwnerFolder
@@ -230,10 +231,9 @@ def write_accounts(folder: RunFolder, root: Path) -> list[str]:
     changed = [one["owner"] for one in owners if len(one["accounts"]) > 1]
     said = [f"Owners and their wallets: noisemarket owner account {root}"]
     if changed:
-        names = ", ".join(changed[:5]) + (", ..." if len(changed) > 5 else "")
         said.append(
             f"{len(changed)} of {len(owners)} owners have other records than in earlier jobs, so "
-            f"another account: {names}. A record in both has cost the sum, so all accounts of an "
-            "owner share its budget."
+            f"another account: {few(changed)}. A record in both has cost the sum, so all accounts "
+            "of an owner share its budget."
         )
     return said + broken

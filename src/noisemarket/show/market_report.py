@@ -269,7 +269,7 @@ def _to_the_point(axis: Axes, ends: Sequence[float]) -> None:
 
 def _draw_payments(axis: Axes, outcome: Outcome) -> None:
     """A dot for the owners that gave up the same privacy for the same money, as large as they are
-    many. Groups by epsilon are named where there are few; otherwise a legend explains their sizes."""
+    many. Groups by epsilon are named where there are few; otherwise a legend gives their sizes."""
     rows = owner_figures(outcome)
     total, delta = sum(row["paid"] for row in rows), rows[0]["delta"]
     sellers = sum(row["saving"] > 0 for row in rows)
