@@ -71,3 +71,6 @@ def test_label_can_be_named(tmp_path: Path) -> None:
     (tmp_path / "test.csv").write_text("ill,age\n" + "".join(f"{n % 2},{n}\n" for n in range(40)))
     done = call_here("data", "describe", "test.csv", "--label", "ill", cwd=tmp_path)
     assert 'column = "ill"\nclasses = ["0", "1"]' in done.stdout
+    assert "--label" not in done.stdout
+    last = call_here("data", "describe", str(HOSPITALS / "test.csv"), cwd=tmp_path).stdout
+    assert "--label names another.\n[label]\n" in last
