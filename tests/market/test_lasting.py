@@ -261,6 +261,18 @@ def test_the_account_of_a_folder(
     main_quietly("owner", "account", str(root))
     shown = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in shown] == ["owner", "0", "1", "2"]
+    main_quietly("ledger", "ls", str(root))
+    listed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    (head,) = (at for at, row in enumerate(listed) if row[:3] == ["contract", "job", "owner"])
+    runs = [job_name(tmp_path / name)[:12] for name in ("one", "two")]
+    assert sorted(row[1] for row in listed[head + 1 :]) == sorted(3 * runs)
+    for words, names in (
+        (("ledger", "statement", str(root), "9"), "owners are 0, 1, 2."),
+        (("owner", "account", str(root / "1")), "owner-0, "),
+    ):
+        with pytest.raises(SystemExit):
+            main(list(words))
+        assert names in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_currency_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from noisemarket.files import private_folder, write_json
+from noisemarket.formats import few
 from noisemarket.game.environment import Environment
 from noisemarket.game.sides import SLACK
 from noisemarket.market.orders import Order, PreparedMarket, more_saving
@@ -135,11 +136,6 @@ def budgets_said(outcome: MarketOutcome, folder: MarketFolder, root: Path) -> li
                 f"folder in {root}."
             )
     return out
-
-
-def few(names: Sequence[str]) -> str:
-    """The first of these names."""
-    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
 def _refusal(
