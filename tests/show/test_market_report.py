@@ -88,7 +88,11 @@ def test_the_clock_is_advised_where_it_buys_more_for_less(
 
 
 def test_without_the_clock_beside_it_nothing_is_advised() -> None:
-    assert advice({"alternatives": []}) is None
+    alone = {"alternatives": [], "predicted_value": 2.0, "total_paid": 38.0, "currency": "EUR"}
+    assert advice(alone) is None
+    dear = advice(alone | {"predicted_value": -2.01})
+    assert dear is not None
+    assert "this trade is not worth its money: 38.00 EUR. --mechanism clock" in dear
     assert advice({"alternatives": [row(MARKET, "clock", 7.0, None)]}) is None
 
 

@@ -252,7 +252,7 @@ def carry_out(
         said.insert(0, against(float(target), result["accuracies"]["market"]))
     if not outcome.agreed:
         said.insert(0, _why_nothing(outcome))
-    if others and (better := report.advice(result)):
+    if better := report.advice(result):
         said.append(better)
     tables = [report.alternatives_table(result)] if others else []
     tables += [report.market_table(result), report.sellers_table(outcome)]

@@ -59,7 +59,7 @@ def alternatives_table(summary: Mapping[str, Any]) -> Table:
     table = table_of(
         f"What the market bought (test accuracy{of})", "", "accuracy", "draws",
         f"paid,\n{summary['currency']}", "sellers",
-        "epsilon\nsold", "value,\npredicted", "value,\ntrained", "owners'\nsurplus",
+        "epsilon\nsold,\nin all", "value,\npredicted", "value,\ntrained", "owners'\nsurplus",
     )  # fmt: skip
     groups: dict[object, list[Mapping[str, Any]]] = {}
     for row in summary["alternatives"]:
@@ -87,9 +87,14 @@ def alternatives_table(summary: Mapping[str, Any]) -> Table:
 
 
 def advice(summary: Mapping[str, Any]) -> str | None:
-    """A line where the clock auction would have bought more for less, and how to choose it."""
+    """A line where the clock auction buys, or would have bought, more for less."""
     rows = {row["name"]: row for row in summary["alternatives"]}
     own, clock = rows.get(MARKET), rows.get(CLOCK)
+    if not rows and (summary["predicted_value"] or 0.0) < 0.0 < summary["total_paid"]:
+        return (
+            f"By the prediction this trade is not worth its money: {summary['total_paid']:,.2f} "
+            f"{summary['currency']}. --mechanism {CLOCK} buys only what is."
+        )
     if own is None or clock is None or own["mean_accuracy"] is None:
         return None
     more, less = clock["mean_accuracy"] - own["mean_accuracy"], own["paid"] - clock["paid"]
