@@ -46,7 +46,7 @@ def test_tables_of_hospitals_are_as_the_page_shows_them(
     root = PAGE.parents[2]
     (tmp_path / "examples").symlink_to(root / "examples")
     text = (PAGE.parent / "own-data.md").read_text(encoding="utf-8")
-    describe, check, run, ledger, statement = commands(text)
+    describe, check, run, ledger, statement, account = commands(text)
     drafted = call_here(*describe, cwd=tmp_path).stdout
     assert drafted == (root / "examples" / "hospitals" / "columns.toml").read_text(encoding="utf-8")
     for block in re.findall(r"```toml\n(.*?)\n```", text, re.S):
@@ -61,6 +61,14 @@ def test_tables_of_hospitals_are_as_the_page_shows_them(
     assert len(rows) == 2
     assert [row for row in rows if row not in listed] == []
     assert "Owner calder" in call_here(*statement, cwd=tmp_path).stdout
+    (more,) = re.findall(r"^    (--owners-folder .*)$", text, re.M)
+    for out in ("one", "two"):
+        last = call_here(*run, *more.split(), "--no-baselines", "--out", out, cwd=tmp_path).stdout
+    (said,) = re.findall(r"The second run says `(.*)`", text)
+    assert said in last
+    left = [line.split() for line in call_here(*account, cwd=tmp_path).stdout.splitlines()]
+    (row,) = re.findall(r"^\w+ .*\d EUR$", text, re.M)
+    assert row.split() in left
     readme = (root / "README.md").read_text(encoding="utf-8")
     for figure in re.findall(
         r"(\d+ of 12) hospitals .* for ([\d.]+ EUR) in all.* ([\d.]+ %) instead of ([\d.]+ %)",

@@ -1,4 +1,4 @@
-"""Values in JSON (``null`` for a number that is not finite) and CSV (safe from formulas)."""
+"""Values in JSON (``null`` for a number that is not finite), CSV (safe from formulas) and words."""
 
 from __future__ import annotations
 
@@ -75,3 +75,8 @@ def cell_of(value: object) -> object:
 def text_of(cell: str) -> str:
     """The text that ``cell_of`` made a cell of."""
     return cell[1:] if cell.startswith("'") and cell[1:].startswith(_FORMULA_STARTS) else cell
+
+
+def few(names: Sequence[str]) -> str:
+    """The first of these names."""
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")

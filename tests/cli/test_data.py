@@ -36,6 +36,17 @@ def test_check_names_what_is_wrong_and_shows_the_others(tmp_path: Path) -> None:
     assert "bexley" in done.stdout
 
 
+def test_an_owner_at_home_checks_its_own_file(tmp_path: Path) -> None:
+    for name in ("calder.csv", "columns.toml"):
+        (tmp_path / name).write_bytes((HOSPITALS / name).read_bytes())
+    alone = json.loads(call_here("data", "check", "calder.csv", "--json", cwd=tmp_path).stdout)
+    assert [(one["owner"], one["records"]) for one in alone["owners"]] == [("calder", 52)]
+    assert alone["remarks"] == []
+    folder = json.loads(call_here("data", "check", ".", "--json", cwd=tmp_path).stdout)
+    assert folder["owners"] == alone["owners"]
+    assert "lacks test.csv" in folder["remarks"][0], "the curator's run would refuse it"
+
+
 def test_test_records_that_owners_have_are_told_by_every_command(tmp_path: Path) -> None:
     for file in HOSPITALS.glob("*.*"):
         (tmp_path / file.name).write_bytes(file.read_bytes())
@@ -60,3 +71,6 @@ def test_label_can_be_named(tmp_path: Path) -> None:
     (tmp_path / "test.csv").write_text("ill,age\n" + "".join(f"{n % 2},{n}\n" for n in range(40)))
     done = call_here("data", "describe", "test.csv", "--label", "ill", cwd=tmp_path)
     assert 'column = "ill"\nclasses = ["0", "1"]' in done.stdout
+    assert "--label" not in done.stdout
+    last = call_here("data", "describe", str(HOSPITALS / "test.csv"), cwd=tmp_path).stdout
+    assert "--label names another.\n[label]\n" in last

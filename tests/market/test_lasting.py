@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,15 @@ from noisemarket.cli import main
 from noisemarket.cli.common import show
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.files import private_folder
+from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.money import in_words
 from noisemarket.ledger.queries import documents, jobs
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market import events
+from noisemarket.market.lasting import budgets_said
 from noisemarket.market.outcome import LEFT_OUT, MarketOutcome
-from noisemarket.market.run_folder import RunFolder
+from noisemarket.market.run_folder import MarketFolder, RunFolder
 from noisemarket.owner.folder import Declined, OwnerFolder, owner_folder
 from noisemarket.owner.wallet import AHEAD, HELD, Balance, Wallet
 from noisemarket.privacy.accountant import PrivacyBudget, read_journal
@@ -74,7 +77,10 @@ def test_two_jobs_add_up(images: Path, tmp_path: Path) -> None:
         assert statement["rho_so_far"] == pytest.approx(expected)
         assert statement["rho_total"] == pytest.approx(journals[1].spent(number))
     with open_ledger(root / "ledger.sqlite", create=False) as ledger:
-        verify(ledger)
+        (key,) = verify(ledger).curator_keys
+        assert {KeyPair.load(tmp_path / run / "curator").public_hex for run in ("one", "two")} == {
+            key
+        }, "what an operator notes after a job must hold after the next"
         assert [one.settled for one in jobs(ledger)] == [True, True]
         keys = {(one.owner, one.owner_key) for one in documents(ledger)}
     assert len(keys) == 3, "an owner has one key in all jobs"
@@ -162,16 +168,25 @@ def test_an_owner_that_has_run_dry_takes_no_part(images: Path, tmp_path: Path) -
     free = played(scenario(images, **ONCE), tmp_path / "free", tmp_path / "others")
     budget = 1.5 * max(owner.rho for owner in free.owners)
     made = scenario(images, **ONCE, rho_budget=budget)
-    sigmas, left_out = [], []
+    sigmas, left_out, said = [], [], list[list[str]]()
     for number in range(6):
         try:
             outcome = played(made, tmp_path / str(number), root)
         except NoisemarketError:  # nobody is left
             left_out.append(3)
             break
+        said.append(budgets_said(outcome, MarketFolder(tmp_path / str(number)), root))
         sigmas.append([owner.sigma for owner in outcome.owners if owner.state != LEFT_OUT])
         left_out.append(sum(owner.state == LEFT_OUT for owner in outcome.owners))
     assert sigmas[1] > sigmas[0], "what is left buys less"
+    assert budgets_said(free, MarketFolder(tmp_path / "free"), tmp_path / "others") == []
+    assert said[1] == ["1 of 3 owners' wallets allow no more: 2."]
+    assert sigmas[1][2] > sigmas[0][2]
+    more = replace(outcome.negotiation, scenario=scenario(images, **ONCE, rho_budget=9 * budget))
+    told = budgets_said(replace(outcome, negotiation=more), MarketFolder(tmp_path / "0"), root)
+    assert told[0].startswith(
+        f"3 of 3 owners keep a budget of their own, not rho_budget={9 * budget:g}"
+    )
     assert left_out[0] == 0
     assert left_out[-1] > 0
     for account in accounts(root).values():
@@ -246,6 +261,18 @@ def test_the_account_of_a_folder(
     main_quietly("owner", "account", str(root))
     shown = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in shown] == ["owner", "0", "1", "2"]
+    main_quietly("ledger", "ls", str(root))
+    listed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    (head,) = (at for at, row in enumerate(listed) if row[:3] == ["contract", "job", "owner"])
+    runs = [job_name(tmp_path / name)[:12] for name in ("one", "two")]
+    assert sorted(row[1] for row in listed[head + 1 :]) == sorted(3 * runs)
+    for words, names in (
+        (("ledger", "statement", str(root), "9"), "owners are 0, 1, 2."),
+        (("owner", "account", str(root / "1")), "owner-0, "),
+    ):
+        with pytest.raises(SystemExit):
+            main(list(words))
+        assert names in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_currency_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,15 +47,17 @@ def test_a_trade_that_would_pay_is_not_denied() -> None:
 def test_payments_that_suit_nobody() -> None:
     said = why_nothing(environment(privacy_cost=0.3, payment_max=0.1), Demand(), joint=False)
     assert said.startswith("No payment suits both sides: ")
-    assert said.endswith("; payments go up to 0.1 in steps of 0.0125.")
+    assert said.endswith("; payments go up to 0.1 (game.payment_max) in steps of 0.0125.")
 
 
 def test_owners_that_sell_nothing() -> None:
     dear = why_nothing(environment(privacy_cost=100.0), Demand(), joint=True)
-    assert dear.endswith("no owner would lower its noise to 0.1 for the highest payment.")
+    assert dear.endswith(
+        "no owner would lower its noise to 0.1 for the highest payment, 16 (game.payment_max)."
+    )
     for joint, sale in ((False, "sell any noise"), (True, "lower its noise to 0.1")):
         held = why_nothing(environment(**{"population.floor": 0.6}), Demand(), joint=joint)
-        assert held.startswith(f"Nothing is bought: no owner would {sale} for the highest payment;")
+        assert held.startswith(f"Nothing is bought: no owner would {sale} for the highest payment,")
         assert held.endswith("; 6 of 6 may not at any, by floor, privacy cap or budget.")
 
 

@@ -88,7 +88,11 @@ def test_the_clock_is_advised_where_it_buys_more_for_less(
 
 
 def test_without_the_clock_beside_it_nothing_is_advised() -> None:
-    assert advice({"alternatives": []}) is None
+    alone = {"alternatives": [], "predicted_value": 2.0, "total_paid": 38.0, "currency": "EUR"}
+    assert advice(alone) is None
+    dear = advice(alone | {"predicted_value": -2.01})
+    assert dear is not None
+    assert "this trade is not worth its money: 38.00 EUR. --mechanism clock" in dear
     assert advice({"alternatives": [row(MARKET, "clock", 7.0, None)]}) is None
 
 
@@ -184,7 +188,14 @@ def test_a_game_has_four_panels_with_the_exact_equilibrium(drawn: Any) -> None:
     assert [one.get_text() for one in privacy.texts] == ["72 owners sold nothing"]
     legend = [one.get_text() for one in privacy.get_legend().get_texts()]
     assert legend == ["a dot: 1 owner", "a dot: 18 owners", "a dot: 72 owners"]
+    assert privacy.get_legend().get_frame_on(), "its dots would be taken for data"
     assert overlapping(canvas) == []
+
+
+def test_dots_of_one_owner_each_need_no_key(drawn: Any) -> None:
+    game = negotiate(Scenario.from_preset("market", owners=4), mechanism="clock")
+    canvas = drawn(game, [(0.2 + i / 100, 3.0 + i / 10) for i in range(100)])
+    assert canvas.axes[1].get_legend() is None
 
 
 def test_an_auction_has_two_panels(drawn: Any) -> None:

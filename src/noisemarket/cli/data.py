@@ -29,7 +29,7 @@ def describe(
 
 def check(
     folder: Annotated[
-        str, Argument(metavar="FOLDER", help="Folder with a table per owner, or one table of all.")
+        str, Argument(metavar="FOLDER", help="Folder with a table per owner, or one table.")
     ],
     as_json: Json = False,
 ) -> None:

@@ -11,6 +11,7 @@ from typer import Argument, Option
 from noisemarket.cli import common
 from noisemarket.cli.options import Json
 from noisemarket.errors import BadInput
+from noisemarket.formats import few
 
 Where = Annotated[
     str, Argument(metavar="FOLDER", help="Run folder, ledger file, or postgresql:// URL.")
@@ -172,9 +173,11 @@ def statement(
             pages = write_statements(ledger, Path(out), form, rounds=rounds)
             common.show(as_json, {"pages": [*map(str, pages)]}, f"{len(pages):,} pages in {out}.")
             return
-        ids = [each.id for each in queries.documents(ledger) if each.owner == owner]
+        found = list(queries.documents(ledger))
+        ids = [each.id for each in found if each.owner == owner]
         if not ids:
-            raise BadInput("owner", owner, "has no contract in this ledger.")
+            known = few(sorted({each.owner for each in found})) or "none has any"
+            raise BadInput("owner", owner, f"has no contract in this ledger: owners are {known}.")
         accounts = [queries.account(ledger, contract) for contract in ids]
     document = owner_statement(str(owner), accounts)
     common.show(as_json, document, *statement_shown(document, rounds=rounds))

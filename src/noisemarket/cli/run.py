@@ -240,7 +240,7 @@ def carry_out(
         said.append(_NOT_COMPARED)
     elif others and market.scenario.training.data in PUBLIC:
         said.append(_PUBLIC.format(name=data.name))
-    said += _whose(choices, folder)
+    said += _whose(choices, folder, outcome)
     said += [f"Owner {owner} broke its contract: {why}." for owner, why in outcome.broken.items()]
     said += report.harmful_uploads(outcome)
     said += [
@@ -252,7 +252,7 @@ def carry_out(
         said.insert(0, against(float(target), result["accuracies"]["market"]))
     if not outcome.agreed:
         said.insert(0, _why_nothing(outcome))
-    if others and (better := report.advice(result)):
+    if better := report.advice(result):
         said.append(better)
     tables = [report.alternatives_table(result)] if others else []
     tables += [report.market_table(result), report.sellers_table(outcome)]
@@ -297,15 +297,18 @@ def complete(
     return outcome, result, others, figures
 
 
-def _whose(choices: Choices, folder: RunFolder) -> list[str]:
-    """Whether the owners outlive the run, and what they have left."""
+def _whose(choices: Choices, folder: RunFolder, outcome: MarketOutcome) -> list[str]:
+    """Whether the owners outlive the run, what limited them, and what they have left."""
     if (root := choices.get("owners_folder")) is None:
         return [
             "This run acts for the owners, and throws their keys away: --owners-folder keeps them."
         ]
+    from noisemarket.market.lasting import budgets_said
+    from noisemarket.market.run_folder import MarketFolder
     from noisemarket.show.account_report import write_accounts
 
-    return write_accounts(folder, Path(root))
+    said = budgets_said(outcome, MarketFolder(folder.path), Path(root))
+    return said + write_accounts(folder, Path(root))
 
 
 def _why_nothing(outcome: MarketOutcome) -> str:

@@ -29,14 +29,16 @@ _HEAD = """\
 # The public description of a record, drafted from {file}. It becomes part of every contract.
 # Read every line: ranges and values should be what is generally known, not what one file has.
 # kind is "number" (low, high; bins: how many, their borders, or "linear"), "category" (values;
-# a text that is not listed counts as "other") or "ignore".
+# a text that is not listed counts as "other", if that is listed) or "ignore".
 """
+_LAST = "# The label is taken to be the last column: --label names another.\n"
 
 
 def describe(path: Path, label: str = "") -> str:
     """A draft of the description of records like those in a file; the label is its last column
     unless it is named."""
     columns = columns_of(path)
+    said = "" if label else _LAST
     label = label or list(columns)[-1]
     if label not in columns:
         remedy = f"is no column of {path}: name one of {', '.join(columns)}."
@@ -45,9 +47,10 @@ def describe(path: Path, label: str = "") -> str:
     if not 2 <= len(classes) <= MOST_CLASSES:
         remedy = f"has {len(classes):,} different values in {path}: name a label of 2 to "
         raise BadInput("label", label, f"{remedy}{MOST_CLASSES} classes.")
+    texts = ", ".join(map(_quoted, classes))
     parts = [
         _HEAD.format(file=path.name),
-        f"[label]\ncolumn = {_quoted(label)}\nclasses = [{', '.join(map(_quoted, classes))}]\n",
+        f"{said}[label]\ncolumn = {_quoted(label)}\nclasses = [{texts}]\n",
     ]
     for name, counts in columns.items():
         if name != label:

@@ -134,8 +134,16 @@ def check_tables(path: Path) -> tuple[list[OwnerCheck], tuple[str, ...]]:
     folder = path if path.is_dir() else path.parent
     description, test = _description(folder), _test_file(folder, needed=False)
     found, tables = list[OwnerCheck](), dict[Path, Table]()
-    files = list(_owner_files(folder, description).items()) if path.is_dir() else []
-    if not path.is_dir():
+    files, remarks = list[tuple[str, Path]](), tuple[str, ...]()
+    if path.is_dir():
+        files = list(_owner_files(folder, description).items())
+        if test is None:
+            remarks = (
+                f"{folder} lacks test.csv: an owner at home needs none, the curator's run does.",
+            )
+    elif not description.owner_column:  # the file of one owner
+        files, test = [(path.stem, path)], None
+    else:
         names, tables[path] = read_all_owners(path, description)
         for number, name in enumerate(names):
             part = tables[path].some(tables[path].holders == number)
@@ -150,7 +158,7 @@ def check_tables(path: Path) -> tuple[list[OwnerCheck], tuple[str, ...]]:
         raise BadInput("data", str(folder), "holds no CSV or Parquet file of records.")
     curators = None if test is None else tables.pop(test, None)
     if test is None or curators is None or not tables:
-        return found, ()
+        return found, remarks
     return found, _overlap(Table.joined(tables.values()), curators, test)
 
 

@@ -129,7 +129,8 @@ def _steps(
     owners: Path | None, renew: bool,
 ) -> Steps:  # fmt: skip
     folder.prepare()
-    key = KeyPair.obtain(folder.curator).public_hex
+    home = None if owners is None else owners / folder.curator.name
+    key = KeyPair.obtain(folder.curator, home).public_hex
     configs = deal_out(market, owners or folder.owners, key, renew=renew)
     for restarts_left in reversed(range(RESTARTS + 1)):
         try:

@@ -44,10 +44,10 @@ class KeyPair:
         self.public_hex = private.public_key().public_bytes_raw().hex()
 
     @classmethod
-    def create(cls, folder: str | Path) -> KeyPair:
-        """Create a new key in a folder that only its owner may enter."""
+    def create(cls, folder: str | Path, known: KeyPair | None = None) -> KeyPair:
+        """Create a key in a folder that only its owner may enter: a new one, or one ``known``."""
         path = Path(folder) / KEY_FILE
-        private = Ed25519PrivateKey.generate()
+        private = Ed25519PrivateKey.generate() if known is None else known._private
         text = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         try:
             private_folder(path.parent)
@@ -76,12 +76,13 @@ class KeyPair:
         return cls(private)
 
     @classmethod
-    def obtain(cls, folder: str | Path) -> KeyPair:
-        """The key in a folder; a new one if there is none yet."""
+    def obtain(cls, folder: str | Path, lasting: str | Path | None = None) -> KeyPair:
+        """The key in a folder; if there is none yet, that in the folder ``lasting``, or a new
+        one."""
         path = Path(folder) / KEY_FILE
         if not path.exists():
             try:
-                return cls.create(folder)
+                return cls.create(folder, None if lasting is None else cls.obtain(lasting))
             except BadInput:
                 if not path.exists():
                     raise  # else another process made it just now

@@ -154,7 +154,8 @@ class _Tally:
         self.unsealed.setdefault(entry.job, entry.seq)
         if entry.kind == entries.OPENED:
             if self._trusted and history.curator_key not in self._trusted:
-                reason = f"opens a job with another curator's key: {history.curator_key}."
+                reason = f"opens a job with another curator's key: {history.curator_key}; if "
+                reason += "you trust it, repeat --curator-key with it."
                 raise LedgerBroken(entry.seq, f"({described(entry)}) {reason}")
             self.curator_keys[history.curator_key] = None
             self.jobs += 1

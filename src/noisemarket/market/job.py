@@ -53,7 +53,14 @@ from noisemarket.market.offers import (
     verdicts,
     work_of,
 )
-from noisemarket.market.orders import Order, PreparedMarket, budget_of, prepare, within_budget
+from noisemarket.market.orders import (
+    Order,
+    PreparedMarket,
+    budget_of,
+    more_saving,
+    prepare,
+    within_budget,
+)
 from noisemarket.market.outcome import (
     BROKEN,
     LEFT_OUT,
@@ -77,7 +84,6 @@ from noisemarket.market.training import LocalEngine
 from noisemarket.owner.invitations import JobInvitation, drawn_up
 from noisemarket.owner.terms import CURRENCY, WEIGHTS, fits
 from noisemarket.pricing import find_mechanism
-from noisemarket.pricing.clock import floor_level
 from noisemarket.pricing.mechanism import Watch
 from noisemarket.privacy.accountant import JournalledAccountant, PrivacyStatement
 from noisemarket.scenario import Scenario
@@ -113,8 +119,9 @@ def run_market(
             default worker processes.
         channel: the way to the owners, by default to owners that this process acts for.
         curator: the folder of the curator's key, by default in the job's own folder.
-        owners: a folder of owners that outlive the run, with their wallets and, unless the scenario
-            names another, one ledger of all jobs; by default owners are thrown away with the job.
+        owners: a folder of owners that outlive the run, with their wallets, the curator's key and,
+            unless the scenario names another, one ledger of all jobs; by default owners are thrown
+            away with the job.
         renew: whether these owners take the scenario's numbers in the place of their own.
         workers: how many worker processes train, by default one for each core.
         threads: how many threads negotiate, by default one for each core.
@@ -152,7 +159,8 @@ def run_market(
         path.prepare()
         with exclusive(path.curator, "folder"), EventFile(path.curator / EVENTS) as file:
             resumed, manifest = (path.path / JOB).exists(), path.manifest(ledger)
-            key = KeyPair.obtain(path.curator if curator is None else Path(curator))
+            home = None if owners is None else Path(owners) / path.curator.name
+            key = KeyPair.obtain(curator or path.curator, home)
             with open_ledger(path.ledger(manifest), curator=key, note=path.curator / HEAD) as chain:
                 book = ReceiptBook(key, chain, path.curator)
                 book.check(line.noted(manifest.job, key.public_hex))
@@ -314,10 +322,7 @@ class _OpenJob:
         """Why the owner sells no more, if its privacy cap is why."""
         scenario, levels = self.market.scenario, self.market.environment.levels
         budget, rounds = self.market.order.budgets[index], self.market.order.plan.rounds
-        more = min(saving + 1, levels.saving_levels)
-        if find_mechanism(scenario.mechanism).joint:  # sellers keep the floor, others everything
-            more = max(saving, floor_level(levels, scenario.market.floor))
-        if fits(budget, levels.sigma_left(more), rounds):
+        if fits(budget, levels.sigma_left(more_saving(scenario, levels, saving)), rounds):
             return ""
         allowed = [one for one in levels.sigmas.tolist() if fits(budget, one, rounds)]
         if not allowed:

@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 
 from noisemarket.files import private_folder, write_json
+from noisemarket.formats import few
 from noisemarket.game.environment import Environment
 from noisemarket.game.sides import SLACK
-from noisemarket.market.orders import Order, PreparedMarket
+from noisemarket.market.orders import Order, PreparedMarket, more_saving
+from noisemarket.market.outcome import MarketOutcome
 from noisemarket.market.run_folder import LASTING, MarketFolder
 from noisemarket.owner.agent import BELOW_FLOOR, KEEPS_MORE
 from noisemarket.owner.folder import Declined, OwnerFolder, digest_of, owner_folder
@@ -65,8 +67,10 @@ def with_lasting_owners(
     for path in (root, folder.path, folder.owners):
         private_folder(path)
     known: Mapping[str, float] = {}
+    by_wallet = dict[str, float]()  # of the floors, those that are what a wallet has left
     if (kept := folder.owners / LASTING).exists():
-        known = json.loads(kept.read_text(encoding="utf-8"))["floors"]
+        before = json.loads(kept.read_text(encoding="utf-8"))
+        known, by_wallet = before["floors"], before["by_wallet"]
     dimension, sigma_max = order.job.first_weights().size, scenario.game.sigma_max
     owners, floors = list[SimulatedOwner](), dict[str, float]()
     columns: dict[str, list[float]] = {name: [] for name in _OWN}
@@ -86,6 +90,9 @@ def with_lasting_owners(
             sensitivity = order.job.protection.sensitivity(dimension, size, relation)
             allowed = min(owner.allowed(), order.budgets[index].rho_cap)
             least = sigma_for_rho(sensitivity, allowed / order.plan.rounds)
+            wallets = allowed < min(owner.limits()[0], order.budgets[index].rho_cap)
+            if wallets and math.isfinite(least):
+                by_wallet[name] = least
             least = max(owner.own_noise("floor"), least)
         if name not in known or least > sigma_max * (1.0 + SLACK):
             owner.refuses = _refusal(owner, order, dimension, sigma_max, least)
@@ -97,9 +104,38 @@ def with_lasting_owners(
         columns["privacy_cost"].append(preferred["privacy_cost"] * weight * value)
         columns["markup"].append(preferred["markup"])
         columns["floor"].append(min(floors[name], sigma_max))
-    write_json(kept, {"folder": str(root.absolute()), "floors": floors}, private=True)
+    document = {"folder": str(root.absolute()), "floors": floors, "by_wallet": by_wallet}
+    write_json(kept, document, private=True)
     told = _told(environment, {name: np.array(values) for name, values in columns.items()})
     return replace(market, environment=told), owners
+
+
+def budgets_said(outcome: MarketOutcome, folder: MarketFolder, root: Path) -> list[str]:
+    """Whose wallet let it sell no more in this job, and whose budget is not the scenario's."""
+    scenario, levels = outcome.negotiation.scenario, outcome.negotiation.environment.levels
+    out, by_wallet = list[str](), dict[str, float]()
+    if (kept := folder.owners / LASTING).exists():
+        by_wallet = json.loads(kept.read_text(encoding="utf-8"))["by_wallet"]
+    held = [
+        row.owner
+        for row in outcome.owners
+        if row.owner in by_wallet
+        and levels.sigma_left(more_saving(scenario, levels, row.saving_level))
+        < by_wallet[row.owner] * (1.0 - SLACK)
+    ]
+    if held:
+        out.append(f"{len(held)} of {len(outcome.owners)} owners' wallets allow no more: ")
+        out[0] += f"{few(held)}."
+    for name in ("rho_budget", "epsilon_budget"):
+        value = getattr(scenario.privacy, name)
+        folders = (OwnerFolder(row.owner, owner_folder(root, row.owner)) for row in outcome.owners)
+        if value and (own := [one.name for one in folders if one.private().get(name) != value]):
+            out.append(
+                f"{len(own)} of {len(outcome.owners)} owners keep a budget of their own, not "
+                f"{name}={value:g}: {few(own)}. To change it, edit private.json in an owner's "
+                f"folder in {root}."
+            )
+    return out
 
 
 def _refusal(

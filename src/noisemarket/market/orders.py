@@ -42,12 +42,13 @@ from noisemarket.federated.protections import Protection
 from noisemarket.federated.rounds import State, TrainingPlan
 from noisemarket.files import digest
 from noisemarket.game.environment import Contracts, Environment
-from noisemarket.game.levels import FloatArray
+from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.ledger.money import prices, to_micro
 from noisemarket.market.negotiation import run_options
 from noisemarket.market.worker_processes import check_sendable
 from noisemarket.owner.terms import fits, privacy_cap
 from noisemarket.pricing import find_mechanism
+from noisemarket.pricing.clock import floor_level
 from noisemarket.pricing.mechanism import Mechanism
 from noisemarket.privacy.accountant import Accountant, PrivacyBudget, PrivacyStatement
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho_for_epsilon
@@ -442,3 +443,10 @@ def check_weighting(mechanism: Mechanism, scenario: Scenario) -> None:
     if mechanism.joint and scenario.training.weighting != "noise":
         remedy = f"{scenario.mechanism} counts on weights by noise: give noise."
         raise BadInput("training.weighting", scenario.training.weighting, remedy)
+
+
+def more_saving(scenario: Scenario, levels: Levels, saving: int) -> int:
+    """The next level of saving that a mechanism could have bought from an owner."""
+    if find_mechanism(scenario.mechanism).joint:  # sellers keep the floor, others everything
+        return max(saving, floor_level(levels, scenario.market.floor))
+    return min(saving + 1, levels.saving_levels)

@@ -45,7 +45,8 @@ def why_nothing(
         least = levels.sigma_left(floor_level(levels, demand.floor) if joint else 1)
         bound = int((environment.population.floor > least * (1.0 + SLACK)).sum())
         sale = f"lower its noise to {least:g}" if joint else "sell any noise"
-        return f"Nothing is bought: no owner would {sale} for the highest payment" + (
+        most = f"the highest payment, {levels.payment_max:g} (game.payment_max)"
+        return f"Nothing is bought: no owner would {sale} for {most}" + (
             f"; {bound:,} of {len(environment):,} may not at any, by floor, privacy cap or budget."
             if bound
             else "."
@@ -64,7 +65,8 @@ def why_nothing(
     if found.worth < found.asked:
         return f"No trade pays: {terms}."
     step, most = environment.levels.payments[1], environment.levels.payment_max
-    return f"No payment suits both sides: {terms}; payments go up to {most:g} in steps of {step:g}."
+    grid = f"payments go up to {most:g} (game.payment_max) in steps of {step:g}"
+    return f"No payment suits both sides: {terms}; {grid}."
 
 
 def _with_one_owner(environment: Environment) -> NearestTrade | None:

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from noisemarket.errors import BadInput
-from noisemarket.formats import finite
+from noisemarket.formats import few, finite
 from noisemarket.ledger.money import UNITS, in_words
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.owner.agent import DELTA, OwnerAgent
@@ -38,7 +38,9 @@ _left = partial(shown, missing="no limit")
 def accounts(folder: Path) -> dict[str, Any]:
     """The accounts of an owner's folder, or of all owners' folders in it."""
     if not folder.is_dir():
-        raise BadInput("FOLDER", str(folder), "does not exist: name an owner's folder.")
+        known = few([str(one) for one in sorted(folder.parent.glob("owner-*"))])
+        remedy = "does not exist: name an owner's folder"
+        raise BadInput("FOLDER", str(folder), f"{remedy}, of {known}." if known else f"{remedy}.")
     owners = [owner_account(path) for path in _folders(folder)]
     if not any(one["accounts"] for one in owners):
         raise BadInput("FOLDER", str(folder), "has no wallet: no contract was signed there yet.")
@@ -230,10 +232,9 @@ def write_accounts(folder: RunFolder, root: Path) -> list[str]:
     changed = [one["owner"] for one in owners if len(one["accounts"]) > 1]
     said = [f"Owners and their wallets: noisemarket owner account {root}"]
     if changed:
-        names = ", ".join(changed[:5]) + (", ..." if len(changed) > 5 else "")
         said.append(
             f"{len(changed)} of {len(owners)} owners have other records than in earlier jobs, so "
-            f"another account: {names}. A record in both has cost the sum, so all accounts of an "
-            "owner share its budget."
+            f"another account: {few(changed)}. A record in both has cost the sum, so all accounts "
+            "of an owner share its budget."
         )
     return said + broken

@@ -129,11 +129,14 @@ def jobs_shown(jobs: Iterable[queries.JobStanding], contracts: Iterable[Row]) ->
     named = set(currency.values())
     unit = f", {named.pop()}" if len(named) == 1 else ""
     heads = ("sigma", "weight", "saving", f"payment{unit}", "rounds", f"paid{unit}")
-    table = table_of(None, ("contract", "owner", "state"), *heads, **_PLAIN)
+    several = len(currency) > 1
+    words = ("contract", *(["job"] if several else []), "owner", "state")
+    table = table_of(None, words, *heads, **_PLAIN)
     for row in contracts:
         paid, weight = row["paid_micro"], row["weight"]
         table.add_row(
-            *(row["contract"][:12], Text(row["owner"]), row["state"], f"{row['sigma']:g}"),
+            *(row["contract"][:12], *([Text(row["job"][:12])] if several else [])),
+            *(Text(row["owner"]), row["state"], f"{row['sigma']:g}"),
             "-" if weight is None else f"{100 * weight:.2f} %",
             *(f"{row['saving']:g}", format_micro(row["payment_micro"])),
             f"{row['delivered']}/{row['rounds']}",

@@ -59,7 +59,7 @@ def alternatives_table(summary: Mapping[str, Any]) -> Table:
     table = table_of(
         f"What the market bought (test accuracy{of})", "", "accuracy", "draws",
         f"paid,\n{summary['currency']}", "sellers",
-        "epsilon\nsold", "value,\npredicted", "value,\ntrained", "owners'\nsurplus",
+        "epsilon\nsold,\nin all", "value,\npredicted", "value,\ntrained", "owners'\nsurplus",
     )  # fmt: skip
     groups: dict[object, list[Mapping[str, Any]]] = {}
     for row in summary["alternatives"]:
@@ -87,9 +87,14 @@ def alternatives_table(summary: Mapping[str, Any]) -> Table:
 
 
 def advice(summary: Mapping[str, Any]) -> str | None:
-    """A line where the clock auction would have bought more for less, and how to choose it."""
+    """A line where the clock auction buys, or would have bought, more for less."""
     rows = {row["name"]: row for row in summary["alternatives"]}
     own, clock = rows.get(MARKET), rows.get(CLOCK)
+    if not rows and (summary["predicted_value"] or 0.0) < 0.0 < summary["total_paid"]:
+        return (
+            f"By the prediction this trade is not worth its money: {summary['total_paid']:,.2f} "
+            f"{summary['currency']}. --mechanism {CLOCK} buys only what is."
+        )
     if own is None or clock is None or own["mean_accuracy"] is None:
         return None
     more, less = clock["mean_accuracy"] - own["mean_accuracy"], own["paid"] - clock["paid"]
@@ -269,7 +274,7 @@ def _to_the_point(axis: Axes, ends: Sequence[float]) -> None:
 
 def _draw_payments(axis: Axes, outcome: Outcome) -> None:
     """A dot for the owners that gave up the same privacy for the same money, as large as they are
-    many. Groups by epsilon are named where there are few; otherwise a legend explains the dots."""
+    many. Groups by epsilon are named where there are few; otherwise a legend gives their sizes."""
     rows = owner_figures(outcome)
     total, delta = sum(row["paid"] for row in rows), rows[0]["delta"]
     sellers = sum(row["saving"] > 0 for row in rows)
@@ -307,11 +312,11 @@ def _draw_payments(axis: Axes, outcome: Outcome) -> None:
     axis.margins(0.15)
     axis.set_ylim(min(0.0, axis.get_ylim()[0]), None if total else 1.0)
     axis.set_xlim(left=0.0)
-    if not few:
+    if not few and largest > 1:
         for count in sorted({1, max(1, largest // 4), largest}):
             size, words = _dot(count, len(rows)), f"a dot: {_owners(count)}"
-            axis.scatter([], [], s=size, color=_BLUE, alpha=0.5, linewidth=0, label=words)
-        axis.legend(frameon=False, fontsize=FONT, loc="best")
+            axis.scatter([], [], s=size, color="#999999", linewidth=0, label=words)
+        axis.legend(fontsize=FONT, loc="best")  # framed and grey: its dots are no data
 
 
 def _dot(count: int, owners: int) -> float:
