@@ -61,7 +61,7 @@ export async function show(room) {
     if (!drawn) {
       result.hidden = false;
       result.replaceChildren(h("h2", {}, "Predicted result"), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "What it would come to" }, h("table", { id: "answers" },
-        h("caption", {}, `${found.equilibrium.cost.length} owners of the preset market; accuracy as the loss surface predicts it, gains over no trade`),
+        h("caption", {}, `${found.equilibrium.cost.length} owners of the preset market; accuracy as the loss surface predicts it, gains over no trade; the floor binds all but the equilibrium`),
         h("thead", {}, h("tr", {}, ["By", "Sellers", `Paid, ${found.currency}`, "Accuracy", "Owners gain", "Curator gains"].map((name, i) => h("th", { scope: "col", class: i ? "num" : "" }, name)))), body)));
       out.replaceChildren(
         h("section", { class: "box" }, frontier.node),
