@@ -370,6 +370,19 @@ def test_a_slider_moves_the_answers(browser: Browser, served: Served) -> None:
     done(page, served)
 
 
+def test_accuracy_is_shown_where_the_curves_end(browser: Browser, served: Served) -> None:
+    page = opened(browser, served, "#/whatif")
+    lowest, highest = page.evaluate(
+        """async () => {
+          const { Chart } = await import("/static/charts.js");
+          const series = [{ y: [10, 88] }, { y: [12, 84] }], options = { ends: true };
+          return Chart.prototype.range.call({ options, series }, [[1, 2], [10, 88], [12, 84]]);
+        }"""
+    )
+    assert (lowest, highest) == (74.0, 90.0)  # not from 0: the first rounds hide the last
+    done(page, served)
+
+
 def test_a_comparison_is_watched_until_it_is_complete(browser: Browser, served: Served) -> None:
     folder = served.root / "comparing"
     shutil.copytree(served.root / "compared", folder)
