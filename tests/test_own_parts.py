@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from tests.commands import PATIENCE, assert_sentence
 from tests.tiny_images import write_images
+
+import noisemarket as nm
+from noisemarket.cli import main
+from noisemarket.game.environment import Contracts, Environment
+from noisemarket.pricing.mechanism import Direct, RunOptions
 
 PACKAGE = """
 from dataclasses import dataclass
@@ -129,6 +137,49 @@ def test_the_command_line_knows_them(told: dict[str, list[Done]]) -> None:
     assert half["mean_saving"] == pytest.approx(0.3)
     assert (lowest["mechanism"], lowest["knows"]) == ("own_parts:Lowest", "nothing private")
     assert lowest["mean_saving"] == uniform["mean_saving"] == 0.0
+
+
+class Returns(Direct):
+    joint = True
+
+    def __init__(self, saving: object, payment: object) -> None:
+        self.made: Any = saving, payment
+
+    def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
+        return Contracts(*map(np.array, self.made), np.ones(len(environment), dtype=bool))
+
+
+WRONG = {
+    "contracts() returned payment level 99: the last one is 32.": ([1, 1], [0, 99]),
+    "contracts() returned saving level -1: the last one is 12.": ([-1, 1], [0, 0]),
+    "Contracts whose payment has one level number for each of 2 owners.": ([1, 1], [0]),
+    "Contracts whose saving has one level number for each of 2 owners.": ([0.5, 0.5], [0, 0]),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_contracts_that_are_none_are_refused(message: str) -> None:
+    scenario = nm.Scenario.from_preset("market", owners=2)
+    with pytest.raises(nm.BadInput, match=re.escape(message)):
+        nm.negotiate(scenario, mechanism=Returns(*WRONG[message]))
+
+
+def test_a_module_of_the_current_folder_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without PYTHONPATH; and the table is that of a mechanism that buys for one model."""
+    (tmp_path / "mine_here.py").write_text(
+        PACKAGE.replace('knows = "nothing"', "joint = True"), encoding="utf-8"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    words = ["negotiate", "--mechanism", "mine_here:Half", "--set", "owners=4"]
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--set", "surface=printed"])
+    said = capsys.readouterr()
+    assert ended.value.code == 0, said.err
+    assert "owners that sell" in said.out
+    assert [":" in path.name for path in (tmp_path / "runs").iterdir()] == [False]
 
 
 REFUSED = {

@@ -133,7 +133,8 @@ def claims_section(claims: list[Mapping[str, str]]) -> list[str]:
         "## The paper's claims",
         "`noisemarket reproduce` plays the paper's game on its printed surface (100 owners, 10,000 "
         "iterations, 20 seeds), as printed (`paper`) and as its workflow means it (`market`: a "
-        "deal needs two signatures; [why](paper.md#errata)), and judges each claim at 99.8 %:",
+        "deal needs two signatures, [why](paper.md#errata); without `learning.reopen`), and judges "
+        "each claim at 99.8 % (partly: the right way, but turning back by more than 5 %):",
         table(["claim", "`paper`", "`market`"], verdicts(claims)),
         "![Noise saving of the owners over the iterations]"
         "(../../benchmarks/results/reproduction/convergence-saving.png)",

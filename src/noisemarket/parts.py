@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from inspect import isabstract
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from noisemarket.errors import BadInput
@@ -37,7 +38,8 @@ class Parts(Mapping[str, Part], Generic[Part]):
     def find(self, name: str, field: str | None = None, *, load: bool = False) -> Part:
         """The part of that name. One's own is imported only if ``load`` is true.
 
-        Names in messages and files of others are looked up without ``load``, and run nothing.
+        Names in messages and files of others are looked up without ``load``, and run nothing. The
+        current folder is looked in last, unless Python was told not to (``-P``).
         """
         field = field or self._field
         if name in self._known:
@@ -49,6 +51,8 @@ class Parts(Mapping[str, Part], Generic[Part]):
             remedy = f"did you mean {close[0]}? If not, {choices}" if close else choices
             raise BadInput(field, name, remedy)
         try:
+            if load and not sys.flags.safe_path and str(Path.cwd()) not in sys.path:
+                sys.path.append(str(Path.cwd()))  # a command looks in its own
             found: Any = import_module(module) if load else sys.modules[module]
             for attribute in inside.split("."):
                 found = getattr(found, attribute)

@@ -25,6 +25,7 @@ from tests.commands import (
 from noisemarket.market.negotiation import negotiate
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.scenario import load_scenario
+from noisemarket.study.reproduce import VERDICTS
 
 pytestmark = pytest.mark.process
 
@@ -384,6 +385,7 @@ def test_reproduce_small(tmp_path: Path) -> None:
     assert len(verdicts) == 18
     page = (tmp_path / "r" / "reproduction.md").read_text()
     assert all(verdict["claim"] in page for verdict in verdicts)
+    assert VERDICTS in page
     for stem in ("convergence-saving", "convergence-payment"):
         assert all((tmp_path / "r" / f"{stem}.{end}").exists() for end in ("png", "svg", "csv"))
 

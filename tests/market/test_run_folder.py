@@ -101,10 +101,10 @@ def test_replaced_in_place(tmp_path: Path) -> None:
         folder.write_text("sub/a.txt", "old")
         (path / "link").symlink_to(outside)
     (path / LOCK).touch()  # as a run that was killed leaves it
-    with pytest.raises(BadInput, match="not complete: resume it, overwrite"):
+    with pytest.raises(BadInput, match="not complete: resume it, rename, or --overwrite"):
         RunFolder.create(str(path), "x")
     (path / "status.json").write_text("{")
-    with pytest.raises(BadInput, match="exists already: overwrite it or rename"):
+    with pytest.raises(BadInput, match="exists already: rename, or --overwrite it"):
         RunFolder.create(str(path), "x")
     with RunFolder.create(str(path), "x", overwrite=True):
         assert names(path) == {"status.json", LOCK}

@@ -16,10 +16,11 @@ from noisemarket.show import comparison_report, negotiation_report
 from noisemarket.show.comparison_report import (
     draw_frontier,
     draw_rounds,
+    findings,
     trained_table,
 )
 from noisemarket.show.negotiation_report import draw_curves, game_curves
-from noisemarket.show.style import name_of
+from noisemarket.show.style import look_of, name_of
 from noisemarket.study.results import Row, comparison_document, round_means
 
 ROW = Row(
@@ -84,6 +85,25 @@ def test_equal_gains_stand_in_one_order_in_every_process() -> None:
     found = pages.frontier_title(rows).split("less: ")[1]
     given = [found.index(name_of(name)) for name in equal]
     assert given == sorted(given)
+
+
+def test_what_is_said_below_the_table_is_about_what_is_in_it() -> None:
+    apart = findings(cases(clock=(2.0, 0.9), bisection=(1.0, 0.9)))
+    assert apart[0].count("*") == 2
+    assert apart[-1].startswith("* differs by more than chance")
+    within = [replace(row, accuracy=90.0 + row.seed) for row in cases(clock=(2.0, 0.9))]
+    noisy = [replace(row, accuracy=90.0 - row.seed % 2) if row.sellers else row for row in within]
+    said = findings(noisy)
+    assert "*" not in "".join(said)
+    assert said[-1].startswith("None of this differs by more than chance")
+    both = findings(cases(clock=(2.0, 0.9), bisection=(1.0, 0.9), best_portfolio=(4.0, 0.9)))
+    assert both[-1].endswith("perhaps ahead of 'with full knowledge': bisection.")
+
+
+def test_one_s_own_mechanism_is_not_drawn_as_no_trade() -> None:
+    own, none = look_of("mine:Half"), look_of("uniform")
+    assert own["color"] != none["color"]
+    assert own["linestyle"] != none["linestyle"]
 
 
 def test_sellers_without_a_bound_are_said_and_open(drawn: list[Any]) -> None:

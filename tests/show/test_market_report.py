@@ -20,7 +20,7 @@ from noisemarket.market.negotiation import Negotiation, negotiate
 from noisemarket.market.outcome import OwnerOutcome
 from noisemarket.scenario import Scenario
 from noisemarket.show import market_report
-from noisemarket.show.market_report import advice, alternatives_table
+from noisemarket.show.market_report import advice, alternatives_table, within_draws
 
 
 def alternative(name: str, sigma: float) -> Alternative:
@@ -85,6 +85,14 @@ def test_the_clock_is_advised_where_it_buys_more_for_less(
     if said:
         assert said.endswith("To choose it: --mechanism clock")
         assert f"{clock[0]:.2f} % for {clock[1]:.2f}" in said
+
+
+def test_an_order_that_may_be_chance_is_said() -> None:
+    rows = [row(MARKET, "dypp", 9.0, None), row("clock", "clock", 7.0, None)]
+    rows.append(row(UNIFORM, "uniform", 0.0, None) | {"accuracies": [80.0, 81.0]})
+    (said,) = within_draws({"alternatives": rows})
+    assert said.endswith("may be chance: DyPP (WoLF-PHC) and clock auction.")
+    assert within_draws({"alternatives": rows[1:]}) == []
 
 
 def test_without_the_clock_beside_it_nothing_is_advised() -> None:

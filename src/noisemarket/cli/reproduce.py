@@ -52,7 +52,7 @@ def reproduce(
     from noisemarket.market.run_folder import RunFolder
     from noisemarket.show.reproduction_page import PAGE, write_reproduction
     from noisemarket.show.style import name_of
-    from noisemarket.study.reproduce import Study, own_game, presets
+    from noisemarket.study.reproduce import MARKET, VERDICTS, Study, own_game, presets
 
     kind = "reproduction"
     if file or preset:
@@ -88,7 +88,7 @@ def reproduce(
     for claim in dict.fromkeys(verdict.claim for verdict in verdicts):
         seen = {v.scenario: v.seen for v in verdicts if v.claim == claim}
         table.add_row(claim, *(seen.get(game, "-") for game in games))
-    meant = "paper: the game as printed; market: as the paper's workflow means it.\n"
-    where = "" if file or preset else meant
+    where = f"{VERDICTS}.\n"
+    where += "" if file or preset else f"paper: the game as printed; {MARKET}.\n"
     where += f"Page: {folder.path / PAGE}\nFigures and numbers: {folder.path}"
     show(as_json, [asdict(verdict) for verdict in verdicts], table, where)

@@ -252,6 +252,7 @@ def carry_out(
         said.insert(0, against(float(target), result["accuracies"]["market"]))
     if not outcome.agreed:
         said.insert(0, _why_nothing(outcome))
+    said += report.within_draws(result)
     if better := report.advice(result):
         said.append(better)
     tables = [report.alternatives_table(result)] if others else []

@@ -226,10 +226,10 @@ def _replaces(path: Path, overwrite: bool, inputs: Sequence[str]) -> bool:
     if path.is_symlink() or not (path / STATUS).is_file():
         raise BadInput("out", str(path), "exists and is not a run folder: choose another name.")
     if not overwrite:
-        remedy = "exists already: overwrite it or rename."
+        remedy = "exists already: rename, or --overwrite it."
         with contextlib.suppress(BadInput):  # a status that cannot be read
             if read_status(path).get("state") != "complete":
-                remedy = "exists already, not complete: resume it, overwrite it, or rename."
+                remedy = "exists already, not complete: resume it, rename, or --overwrite it."
         raise BadInput("out", str(path), remedy)
     if any(path.resolve() in Path(file).resolve().parents for file in inputs):
         raise BadInput("out", str(path), "holds an input of this run: rename.")
@@ -256,7 +256,7 @@ def _now() -> str:
 
 def fresh_path(parent: Path, stem: str) -> Path:
     """A name by the time and ``stem`` that nothing in the folder has."""
-    base = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{stem}"
+    base = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{stem}".replace(":", "-")
     path, number = parent / base, 1
     while path.exists():
         number += 1

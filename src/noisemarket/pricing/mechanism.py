@@ -152,6 +152,8 @@ class Mechanism(ABC):
 
     Example:
         >>> import noisemarket as nm
+        >>> from noisemarket.game.environment import Contracts
+        >>> from noisemarket.pricing.mechanism import Direct
         >>> class Half(Direct):
         ...     def contracts(self, environment, options):
         ...         half = environment.levels.saving_levels // 2
@@ -196,10 +198,25 @@ class Direct(Mechanism):
         """The contracts in force."""
 
     def run(self, environment: Environment, options: RunOptions) -> Agreement:
-        contracts = self.contracts(environment, options)
-        owners = len(environment)
+        contracts, owners = self.contracts(environment, options), len(environment)
+        self._check_levels(contracts, environment)
         options.watch(Progress(slice(0, owners), contracts, owners, owners))
         return Agreement(contracts, np.ones(owners, dtype=bool), messages=self.questions)
+
+    def _check_levels(self, contracts: Contracts, environment: Environment) -> None:
+        """Refuse contracts that are not one level in range for every owner."""
+        levels, owners = environment.levels, len(environment)
+        most = {"saving": levels.saving_levels, "payment": levels.payment_levels, "signed": 1}
+        for name, last in most.items():
+            values = np.asarray(getattr(contracts, name, None))
+            if values.shape != (owners,) or values.dtype.kind not in "biu":
+                what = f"one {'truth value' if name == 'signed' else 'level number'} for each"
+                remedy = f"contracts() must return Contracts whose {name} has {what} of "
+                raise BadInput("mechanism", self.name, f"{remedy}{owners} owners.")
+            wrong = values[(values < 0) | (values > last)]
+            if len(wrong):
+                remedy = f"contracts() returned {name} level {wrong[0]}: the last one is {last}."
+                raise BadInput("mechanism", self.name, remedy)
 
 
 MICRO = 1_000_000

@@ -21,6 +21,7 @@ from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.pricing.convergence import Recovery
 from noisemarket.show.negotiation_report import recovered
 from noisemarket.show.style import (
+    IDLE,
     figure,
     label,
     listed,
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 
 OWN = "clock"
 """The mechanism that the findings compare all others with, if it is among them."""
+
+BEST = "best_portfolio"
 
 GAME_COLUMNS = (
     *("mechanism", "knows", "mean_saving", "mean_payment", "mean_owner_payoff"),
@@ -199,9 +202,17 @@ def findings(rows: Sequence[Row]) -> list[str]:
     if any(one.p is not None for one in found):
         same = len(same_contracts(rows))
         left_out = f"; {same} pairs that bought the same are left out" if same else ""
+        marked = any("*" in words for words in out)
         out.append(
-            f"* differs by more than chance (paired t-test over the seeds, Holm's correction for "
-            f"{len(found)} comparisons, {100 * LEVEL:g} %{left_out})."
+            f"{'*' if marked else 'None of this'} differs by more than chance (paired t-test over "
+            f"the seeds, Holm's correction for {len(found)} comparisons, {100 * LEVEL:g} %"
+            f"{left_out})."
+        )
+    by_owner = [name for name in names if name in MECHANISMS and not MECHANISMS[name].joint]
+    freer = [name_of(name) for name in by_owner if name != NO_TRADE]
+    if BEST in names and freer:
+        out.append(
+            f"Not bound to market.floor, so perhaps ahead of '{name_of(BEST)}': {listed(freer)}."
         )
     return out
 
@@ -239,7 +250,7 @@ def draw_frontier(
     bought = {name: points for name, points in lines.items() if name not in idle}
     _limits(axis, [*bought.values(), np.array([[0.0, base, 0.0]])])
     named = listed([name_of(name) for name in idle])
-    axis.axhline(base, color="#8a8a8a", linewidth=1.0, linestyle="--", label=named)
+    axis.axhline(base, color=IDLE, linewidth=1.0, linestyle="--", label=named)
     boundless = list(dict.fromkeys(row.mechanism for row in rows if row.epsilon_sold is None))
     for name, points in bought.items():
         look = look_of(name)

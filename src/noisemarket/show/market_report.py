@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +110,23 @@ def advice(summary: Mapping[str, Any]) -> str | None:
         f"The clock auction would have bought {better}; {name_of(own['mechanism'])} bought "
         f"{bought}. To choose it: --mechanism {CLOCK}"
     )
+
+
+def within_draws(summary: Mapping[str, Any]) -> list[str]:
+    """A line on the alternatives whose draws of the noise overlap in accuracy, if any do."""
+    rows = [row for row in summary["alternatives"] if row["mechanism"] and not row["same_as"]]
+    spans = [
+        (name_of(row["mechanism"]), min(row["accuracies"]), max(row["accuracies"]))
+        for row in rows
+        if row["mean_accuracy"] is not None
+    ]
+    pairs = [
+        f"{one} and {other}"
+        for (one, low, high), (other, least, most) in combinations(spans, 2)
+        if low <= most and least <= high
+    ]
+    said = "Their draws of the noise overlap, so which is more accurate may be chance:"
+    return [f"{said} {'; '.join(pairs)}."] if pairs else []
 
 
 def market_table(summary: Mapping[str, Any]) -> Table:

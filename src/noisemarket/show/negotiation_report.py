@@ -13,7 +13,7 @@ from noisemarket.files import save_arrays
 from noisemarket.game.value import Worth
 from noisemarket.market.negotiation import Negotiation, trace_csv
 from noisemarket.market.run_folder import RunFolder
-from noisemarket.pricing import MECHANISMS, find_mechanism
+from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.convergence import Recovery
 from noisemarket.pricing.mechanism import Agreement
 from noisemarket.show.style import colour_of, figure, label, name_of, save, table_of
@@ -60,7 +60,7 @@ def summary_table(result: Negotiation) -> Table:
     mechanism, agreement = result.scenario.mechanism, result.agreement
     name = name_of(mechanism)
     title = f"{name} on the {result.scenario.preset} preset"
-    if mechanism in MECHANISMS and find_mechanism(mechanism).joint:
+    if find_mechanism(mechanism).joint:
         table = table_of(title, "all owners together", "no trade", name, "with full knowledge")
         found = result.exactly("uniform"), result.learned, result.exactly("best_portfolio")
         owners = len(result.environment)

@@ -13,6 +13,7 @@ from noisemarket.market.run_folder import RunFolder
 from noisemarket.show.style import colour_of, figure, label, name_of, save
 from noisemarket.study.reproduce import (
     LEARNERS,
+    VERDICTS,
     Adaptation,
     ClaimVerdict,
     Trials,
@@ -33,7 +34,8 @@ _PRESETS = {
     "beta 1 and markup 0.2 for all",
     "about": """\
 The paper's game is played twice on its printed loss surface: as printed (`paper`), and as its
-workflow means it (`market`); docs/explanation/paper.md says where the two differ, and why.""",
+workflow means it (`market`, without `learning.reopen`); docs/explanation/paper.md says where
+the two differ, and why.""",
     "reading": """\
 **`paper`.** With the printed sign the equilibrium is full saving for no money. Greedy play is there
 from its first move: nobody can be faster, and, against the paper's claim, nobody can be better for
@@ -106,7 +108,7 @@ def _claims(verdicts: Sequence[ClaimVerdict]) -> str:
             f"| {claim if v is said[0] else ''} | `{v.scenario}` | **{v.seen}** | {v.numbers} |"
             for v in said
         ]
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, "", f"{VERDICTS}.", ""])
 
 
 def band(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:

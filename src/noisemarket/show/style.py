@@ -49,12 +49,16 @@ LOOKS = {
 """Colours were searched so that any two stay apart for protans and deutans too:
 tests/show/test_colours.py."""
 
+IDLE = "#8a8a8a"
+"""The colour of no trade."""
+
 _UNDRAWN = {"uniform": "no trade", "uniform_dp": "no trade", "no_dp": "no noise"}
 
 
 def _look(mechanism: str) -> Look:
-    name = _UNDRAWN.get(mechanism, mechanism.replace("_", " "))
-    return LOOKS.get(mechanism, Look(name, "#444444", "x"))
+    if mechanism in _UNDRAWN:
+        return Look(_UNDRAWN[mechanism], IDLE, "x", _DASHED)
+    return LOOKS.get(mechanism, Look(mechanism.replace("_", " "), "#444444", "x"))
 
 
 def name_of(mechanism: str) -> str:

@@ -231,6 +231,14 @@ TURN_BACK = 0.05
 """Part of its way that a series may go back and still "keep increasing"."""
 
 YES, NO, OPPOSITE, OPEN = "yes", "no", "no, the opposite", "not shown"
+MARKET = "market: as the paper's workflow means it, without learning.reopen"
+VERDICTS = (
+    'yes, no and "no, the opposite" hold at 99.8 %; not shown: these seeds cannot tell; partly: '
+    f"the right way, but back by over {100 * TURN_BACK:.0f} % of it; as played: with the moves "
+    "that try things out; as signed: by the contracts"
+)
+"""What the columns and the cells of the table of claims mean."""
+
 _NO_GAIN = "the exact equilibrium leaves the curator no gain"
 
 

@@ -359,8 +359,27 @@ def test_a_slider_moves_the_answers(browser: Browser, served: Served) -> None:
     page.get_by_role("button", name="Back to the preset").click()
     expect(row).to_have_text(before, use_inner_text=True, timeout=LONG)
     page.set_viewport_size({"width": 390, "height": 844})
-    page.get_by_role("button", name="Train it").scroll_into_view_if_needed()
+    train = page.get_by_role("button", name="Train the clock auction")
+    train.scroll_into_view_if_needed()
     expect(row).to_be_in_viewport()  # the result stays above the sliders
+    begun = {"name": "demo", "begun": True}  # a whole market would train for minutes
+    page.route("**/runs", lambda route: route.fulfill(json=begun))
+    with page.expect_request("**/runs") as asked:
+        train.click()
+    assert asked.value.post_data_json["settings"] == {"mechanism": "clock"}
+    done(page, served)
+
+
+def test_accuracy_is_shown_where_the_curves_end(browser: Browser, served: Served) -> None:
+    page = opened(browser, served, "#/whatif")
+    lowest, highest = page.evaluate(
+        """async () => {
+          const { Chart } = await import("/static/charts.js");
+          const series = [{ y: [10, 88] }, { y: [12, 84] }], options = { ends: true };
+          return Chart.prototype.range.call({ options, series }, [[1, 2], [10, 88], [12, 84]]);
+        }"""
+    )
+    assert (lowest, highest) == (74.0, 90.0)  # not from 0: the first rounds hide the last
     done(page, served)
 
 

@@ -129,6 +129,11 @@ export class Chart {
     if (!values.length) return [0, 1];
     const low = Math.min(...values), high = Math.max(...values), room = (high - low || Math.abs(high) || 1) * 0.08;
     if (low === 0 && high === 0) return [0, 1];
+    const ends = this.options.ends ? this.series.map((one) => one.y.at(-1)).filter(Number.isFinite) : [];
+    if (ends.length > 1) {
+      const apart = Math.max(...ends) - Math.min(...ends) || high - low;
+      return [Math.max(low - room, Math.min(...ends) - 2.5 * apart), Math.min(high + room, Math.max(...ends) + 0.5 * apart)];
+    }
     return [low >= 0 && (this.options.zero || low < (high - low) * 0.6) ? 0 : low - room, high + room];
   }
 

@@ -49,12 +49,12 @@ export function game(room, run, currency) {
 
   function clock({ question: x, price, staying }) {
     if (x.length < 2) {
-      const words = x.length ? `The clock stopped after one question, at a price of ${money(price[0], currency)}; owners that stayed: ${staying[0]}.` : "No question was asked: nothing is bought.";
+      const words = x.length ? `The clock stopped after one step, at a price of ${money(price[0], currency)}; owners that stayed: ${staying[0]}.` : "It took no step: nothing is bought.";
       room.replaceChildren(h("section", { class: "box" }, h("h2", {}, "The clock"), h("p", {}, words)));
       return;
     }
     charts ??= [["The price of the clock", "The price falls until the owners that are left are worth it.", `price, ${currency}`],
-      ["Owners that stay", "Who says no once is out.", "owners"]].map(([title, why, y]) => ({ chart: new Chart({ title, why, x: "question", y, whole: true }) }));
+      ["Owners that stay", "Who says no once is out.", "owners"]].map(([title, why, y]) => ({ chart: new Chart({ title, why, x: "step", y, whole: true }) }));
     room.replaceChildren(...charts.map(({ chart }) => h("section", { class: "box" }, chart.node)));
     charts[0].chart.update([{ label: "price", colour: "--clock", steps: true, x, y: price }]);
     charts[1].chart.update([{ label: "owners that stay", colour: "--market", steps: true, x, y: staying }]);

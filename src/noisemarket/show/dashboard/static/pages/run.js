@@ -39,7 +39,7 @@ export async function show(room, { parts }) {
   const bar = h("div", { class: "bar", role: "progressbar", "aria-label": "Progress of this step", "aria-valuemin": "0", "aria-valuemax": "100" }, h("i", {}));
   const step = h("h2", {}), left = h("p", { class: "note" }), notes = h("div", {});
   live.append(step, bar, left, notes);
-  const accuracy = market ? new Chart({ title: "Accuracy over the rounds", why: WHY, x: "round", y: "test accuracy, %", height: 300, whole: true }) : null;
+  const accuracy = market ? new Chart({ title: "Accuracy over the rounds", why: WHY, x: "round", y: "test accuracy, %", height: 300, whole: true, ends: true }) : null;
   room.append(live, figures, ...(accuracy ? [h("section", { class: "box" }, accuracy.node)] : []), curves, table, ledger);
   const list = contracts(table, run, about), play = game(curves, run, about.currency);
   let previous = null, played = "", contractsAt = "", later = 0, looked = 0;

@@ -47,7 +47,7 @@ export function study(room, run, about) {
       { name: "Scenario", cell: (one) => one.scenario },
       { name: "Seen?", cell: (one) => h("strong", {}, one.seen) },
       { name: "Numbers", wide: true, cell: (one) => one.numbers }] }),
-    h("p", { class: "note" }, "Scenario paper: the game as printed; market: as the paper's workflow means it.")));
+    h("p", { class: "note" }, "Scenario paper: the game as printed; market: as the paper's workflow means it, without learning.reopen. Yes, no and \"no, the opposite\" hold at 99.8 %; not shown: these seeds cannot tell; partly: the right way, but back by over 5 % of it; as played: with the moves that try things out; as signed: by the contracts.")));
     draw(curves.map((one) => [new Chart({ title: one.title, why: "Means over the seeds, with their confidence intervals.", x: "iteration", y: one.y }),
       one.curves.map((curve, i) => ({ label: curve.label, colour: WHEEL[i % WHEEL.length], dash: i > 0, x: curve.iteration, y: curve.mean, low: curve.low, high: curve.high, draws: 2 }))]));
   }

@@ -23,10 +23,10 @@ export async function show(room) {
       none && h("div", { class: "check" }, none, h("label", { for: `${id}-none` }, "no limit")), h("p", { id: `${id}-help` }, one.help));
   }
 
-  const train = h("button", { type: "button", onclick: start }, "Train it");
+  const train = h("button", { type: "button", onclick: start }, "Train the clock auction");
   const reset = h("button", { type: "button", class: "plain", onclick: () => { for (const { one, set } of inputs.values()) set(one.value); later(); } }, "Back to the preset");
   const frontier = new Chart({ title: "Accuracy over money", why: "What a budget buys: by the clock auction, which needs no private costs, and by a curator that knew every owner's cost. Predicted by the measured loss surface.", x: "paid in all", y: "accuracy, %", height: 300, money: true });
-  const price = new Chart({ title: "The clock", why: "The price of each question to the owners, until the clock stops.", x: "question", y: "price", height: 220, whole: true });
+  const price = new Chart({ title: "The clock", why: "The price at each step, until the clock stops.", x: "step", y: "price", height: 220, whole: true });
   const game = new Chart({ title: "The exact equilibrium", why: "What each owner would sell if every pair played the paper's game perfectly, over the owner's privacy cost.", x: "privacy cost of the owner", y: "saving", height: 220 });
 
   room.replaceChildren(
@@ -61,7 +61,7 @@ export async function show(room) {
     if (!drawn) {
       result.hidden = false;
       result.replaceChildren(h("h2", {}, "Predicted result"), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "What it would come to" }, h("table", { id: "answers" },
-        h("caption", {}, `${found.equilibrium.cost.length} owners of the preset market; accuracy as the loss surface predicts it, gains over no trade`),
+        h("caption", {}, `${found.equilibrium.cost.length} owners of the preset market; accuracy as the loss surface predicts it, gains over no trade; the floor binds all but the equilibrium`),
         h("thead", {}, h("tr", {}, ["By", "Sellers", `Paid, ${found.currency}`, "Accuracy", "Owners gain", "Curator gains"].map((name, i) => h("th", { scope: "col", class: i ? "num" : "" }, name)))), body)));
       out.replaceChildren(
         h("section", { class: "box" }, frontier.node),
@@ -80,7 +80,7 @@ export async function show(room) {
       { label: "clock auction now", colour: "--clock", line: false, dots: 14, x: [clock.paid], y: [clock.quality] },
       { label: "with full knowledge now", colour: "--best", line: false, dots: 14, x: [best.paid], y: [best.quality] }]);
     const last = found.clock.question.length;
-    price.explain(last ? `The clock stopped after ${last === 1 ? "one question" : `${last} questions`}, at a price of ${money(found.clock.price[last - 1], found.currency)}; ${clock.sellers} owners sell.` : "No question was asked: nothing is bought.");
+    price.explain(last ? `The clock stopped after ${last === 1 ? "one step" : `${last} steps`}, at a price of ${money(found.clock.price[last - 1], found.currency)}; ${clock.sellers} owners sell.` : "It took no step: nothing is bought.");
     price.update([{ label: "price", colour: "--clock", steps: true, x: found.clock.question, y: found.clock.price }], "");
     game.update([{ label: "saving in equilibrium", colour: "--exact", line: false, dots: 6, show: false, x: found.equilibrium.cost, y: found.equilibrium.saving }]);
     say(`Clock auction: ${clock.sellers} owners sell for ${money(clock.paid, found.currency)}, accuracy ${perCent(clock.quality)}.`);
@@ -90,13 +90,13 @@ export async function show(room) {
     train.disabled = true;
     train.textContent = "Starting …";
     try {
-      let started = await post("runs", { preset: "market", settings: changed(), draws: 1 });
+      let started = await post("runs", { preset: "market", settings: { ...changed(), mechanism: "clock" }, draws: 1 });
       while (!started.begun && room.isConnected) started = await get(`${runPath(started.name)}/begun`);
       if (room.isConnected) location.hash = runPage(started.name);
     } catch (problem) {
       trouble.replaceChildren(problemBox(problem));
       train.disabled = false;
-      train.textContent = "Train it";
+      train.textContent = "Train the clock auction";
     }
   }
 
