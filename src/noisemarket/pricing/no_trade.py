@@ -45,8 +45,8 @@ def why_nothing(
         least = levels.sigma_left(floor_level(levels, demand.floor) if joint else 1)
         bound = int((environment.population.floor > least * (1.0 + SLACK)).sum())
         sale = f"lower its noise to {least:g}" if joint else "sell any noise"
-        most = f"the highest payment, {levels.payment_max:g} (game.payment_max)"
-        return f"Nothing is bought: no owner would {sale} for {most}" + (
+        highest = f"the highest payment, {levels.payment_max:g} (game.payment_max)"
+        return f"Nothing is bought: no owner would {sale} for {highest}" + (
             f"; {bound:,} of {len(environment):,} may not at any, by floor, privacy cap or budget."
             if bound
             else "."
