@@ -8,10 +8,10 @@ new MutationObserver(() => known.forEach((chart) => chart.redraw()))
   .observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
 
 // series: [{label, colour (CSS variable), x, y, low, high, dash, dots, steps, line, text}]
-// whole: x has no fractions; money: x begins at 0; zero: y does. With fewer than two points there is a sentence instead.
+// whole: x has no fractions; money: x begins at 0; zero: y does; ends: y is that of the curves' ends. With fewer than two points there is a sentence instead.
 export class Chart {
-  constructor({ title, why, x, y, height = 270, whole = false, money = false, zero = false }) {
-    this.options = { title, x, y, height, whole, money, zero };
+  constructor({ title, why, x, y, height = 270, whole = false, money = false, zero = false, ends = false }) {
+    this.options = { title, x, y, height, whole, money, zero, ends };
     this.few = h("p", { class: "few" });
     this.holder = h("div", { role: "img", "aria-label": title });
     this.why = h("p", { class: "why" }, why ?? "");
