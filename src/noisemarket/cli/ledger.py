@@ -11,7 +11,6 @@ from typer import Argument, Option
 from noisemarket.cli import common
 from noisemarket.cli.options import Json
 from noisemarket.errors import BadInput
-from noisemarket.formats import few
 
 Where = Annotated[
     str, Argument(metavar="FOLDER", help="Run folder, ledger file, or postgresql:// URL.")
@@ -159,6 +158,7 @@ def statement(
     as_json: Json = False,
 ) -> None:
     """Show what an owner sold, what it cost in privacy, and what it was paid."""
+    from noisemarket.formats import few
     from noisemarket.ledger import queries
     from noisemarket.ledger.store import reading
     from noisemarket.show.ledger_report import owner_statement, statement_shown, write_statements

@@ -314,7 +314,7 @@ def test_an_owner_sees_its_wallet(browser: Browser, served: Served, tmp_path: Pa
     write_accounts(RunFolder(served.root / "market"), tmp_path)
     page = opened(browser, served, "#/owner/market/1")
     account = page.get_by_role("region", name="All jobs so far")
-    for fact in ("Jobs\n1", "Rho\n0.125", "Reserved\n0.375", "Left\n1.5", "2.50 EUR", "1.00 CHF"):
+    for fact in ("Jobs\n1", "Rho\n0.125", "reserved\n0.375", "left\n1.5", "2.50 EUR", "1.00 CHF"):
         expect(account).to_contain_text(fact, use_inner_text=True, timeout=LONG)
     expect(account).to_contain_text("75 rounds at sigma 0.1")
     expect(page.get_by_text("Its uploads lowered the test loss by")).to_be_visible()
