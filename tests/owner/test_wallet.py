@@ -68,6 +68,16 @@ def test_accounts_of_other_records_share_the_budget(tmp_path: Path) -> None:
     assert second.left(math.inf) == math.inf
 
 
+def test_records_without_a_bound_leave_nothing_for_others(tmp_path: Path) -> None:
+    clock = Clock()
+    first, end = wallet_in(tmp_path, clock), clock.later(days=1)
+    first.reserve("one", PrivacyBudget("anna", "paper", 1.0, math.inf), end, math.inf)
+    second = Wallet(tmp_path, "anna", "cd" * 32, clock)
+    assert second.left(1.0) == 0.0
+    with pytest.raises(BudgetSpent):
+        second.reserve("two", terms(0.1), end, 1.0)
+
+
 def test_a_job_is_reserved_spent_and_freed(tmp_path: Path) -> None:
     clock = Clock()
     wallet = wallet_in(tmp_path, clock)

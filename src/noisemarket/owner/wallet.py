@@ -156,7 +156,7 @@ class Wallet:
             if line is not None:
                 other = replace(self, records=str(line.get("records"))).account()
                 budget -= other.spent + other.reserved
-        return budget
+        return max(0.0, budget)  # never minus infinity, which would be no limit
 
     def reserve(self, job: str, terms: PrivacyBudget, until: str, budget: float) -> None:
         """Set ``terms.rho_cap`` aside for a job, once; ``BudgetSpent`` if the ``budget`` is too
